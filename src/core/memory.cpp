@@ -1,0 +1,102 @@
+// The allocator adapter and its accounting.
+#include "core/memory.h"
+
+#include <cstdlib>
+
+namespace qinfer {
+
+bool Memory::Charge(std::atomic<uint64_t>* counter, uint64_t bytes) noexcept {
+  // `total_` is the one number that the limit guards, so that two threads cannot both pass the check.
+  uint64_t total = total_.load(std::memory_order_relaxed);
+  do {
+    if (limit_ != 0 && (bytes > limit_ || total > limit_ - bytes)) return false;
+  } while (!total_.compare_exchange_weak(total, total + bytes, std::memory_order_relaxed));
+  counter->fetch_add(bytes, std::memory_order_relaxed);
+  uint64_t peak = peak_.load(std::memory_order_relaxed);
+  while (peak < total + bytes &&
+         !peak_.compare_exchange_weak(peak, total + bytes, std::memory_order_relaxed)) {
+  }
+  return true;
+}
+
+void* Memory::Allocate(size_t bytes, size_t align, bool* over_limit) noexcept {
+  if (over_limit != nullptr) *over_limit = false;
+  if (!Charge(&used_, bytes)) {
+    if (over_limit != nullptr) *over_limit = true;
+    return nullptr;
+  }
+  const size_t size = bytes == 0 ? 1 : bytes;
+  void* ptr = nullptr;
+  if (hooks_.alloc != nullptr) {
+    ptr = hooks_.alloc(hooks_.user, size, align);
+  } else if (posix_memalign(&ptr, align < sizeof(void*) ? sizeof(void*) : align, size) != 0) {
+    ptr = nullptr;
+  }
+  if (ptr == nullptr) {
+    used_.fetch_sub(bytes, std::memory_order_relaxed);
+    total_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+  return ptr;
+}
+
+void Memory::Release(void* ptr, size_t bytes, size_t align) noexcept {
+  if (ptr == nullptr) return;
+  const size_t size = bytes == 0 ? 1 : bytes;
+  if (hooks_.alloc != nullptr) {
+    hooks_.release(hooks_.user, ptr, size, align);
+  } else {
+    std::free(ptr);
+  }
+  used_.fetch_sub(bytes, std::memory_order_relaxed);
+  total_.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+Status Memory::ReserveMapped(uint64_t bytes) {
+  if (Charge(&mapped_, bytes)) return OkStatus();
+  return BudgetError(StrCat("mapping ", bytes, " bytes would exceed host_bytes_limit (", limit_,
+                            " bytes, ", used_bytes() + mapped_bytes(), " in use)"));
+}
+
+void Memory::ReleaseMapped(uint64_t bytes) noexcept {
+  mapped_.fetch_sub(bytes, std::memory_order_relaxed);
+  total_.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+void* Memory::do_allocate(size_t bytes, size_t align) {
+  bool over_limit = false;
+  void* ptr = Allocate(bytes, align, &over_limit);
+  if (ptr == nullptr && over_limit) throw BudgetExceeded();
+  if (ptr == nullptr) throw std::bad_alloc();
+  return ptr;
+}
+
+StatusOr<Buffer> Buffer::Create(Memory* memory, size_t bytes, const char* what) {
+  bool over_limit = false;
+  void* ptr = memory->Allocate(bytes, Memory::kAlign, &over_limit);
+  if (ptr == nullptr && over_limit) {
+    return BudgetError(StrCat(what, " needs ", bytes, " bytes, which would exceed host_bytes_limit (",
+                              memory->limit_bytes(), " bytes, ",
+                              memory->used_bytes() + memory->mapped_bytes(), " in use)"));
+  }
+  if (ptr == nullptr) return NoMemoryError(StrCat("no memory for ", what, " (", bytes, " bytes)"));
+  Buffer buffer;
+  buffer.memory_ = memory;
+  buffer.data_ = ptr;
+  buffer.size_ = bytes;
+  return buffer;
+}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this == &other) return *this;
+  if (memory_ != nullptr) memory_->Release(data_, size_, Memory::kAlign);
+  memory_ = std::exchange(other.memory_, nullptr);
+  data_ = std::exchange(other.data_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (memory_ != nullptr) memory_->Release(data_, size_, Memory::kAlign);
+}
+
+}  // namespace qinfer
