@@ -1,4 +1,5 @@
-// Arithmetic on sizes that come from files or callers: overflow is an answer, never a wrap. Nothing else lives here.
+// Arithmetic on sizes that come from files or callers: overflow is an answer, never a wrap. Nothing
+// else lives here.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,8 @@ template <typename T>
   return !__builtin_mul_overflow(a, b, out);
 }
 
-// Rounds up to a multiple of `to` (a power of two not needed). The caller has checked that x + to does not overflow.
+// Rounds up to a multiple of `to` (a power of two not needed). The caller has checked that x + to
+// does not overflow.
 template <typename T>
 constexpr T RoundUp(T x, T to) {
   return (x + to - 1) / to * to;

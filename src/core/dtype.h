@@ -1,5 +1,5 @@
-// The element types that files hold: what they are called and how many bytes a run of elements takes. How they are decoded
-// is in src/weights.
+// The element types that files hold: what they are called and how many bytes a run of elements
+// takes. How they are decoded is in src/weights.
 #pragma once
 
 #include <cstdint>

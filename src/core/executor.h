@@ -1,5 +1,6 @@
-// Where loops over independent pieces run: our own thread pool, or the host's job system. An executor may run bodies serially,
-// in any order, or on fewer threads than asked; so a loop's bodies never wait for each other.
+// Where loops over independent pieces run: our own thread pool, or the host's job system. An
+// executor may run bodies serially, in any order, or on fewer threads than asked; so a loop's
+// bodies never wait for each other.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ class Executor {
   virtual ~Executor() = default;
   // How many bodies may run at once (≥ 1): how finely to cut, and how many scratch areas there are.
   virtual uint32_t concurrency() const = 0;
-  // Runs body(context, i) for every i in [0, count), and returns when all have finished. Bodies do not throw.
-  // One caller at a time per executor: the runtime's step lock sees to that.
+  // Runs body(context, i) for every i in [0, count), and returns when all have finished. Bodies do
+  // not throw. One caller at a time per executor: the runtime's step lock sees to that.
   virtual void ParallelFor(uint32_t count, void (*body)(void* context, uint32_t index),
                            void* context) = 0;
 };
@@ -37,8 +38,9 @@ class SerialExecutor final : public Executor {
   }
 };
 
-// Our pool: `threads` includes the calling thread, which is worker 0. Idle workers spin for a few microseconds after a loop,
-// since the next one usually follows at once, and then park. 0 threads = DefaultThreads().
+// Our pool: `threads` includes the calling thread, which is worker 0. Idle workers spin for a few
+// microseconds after a loop, since the next one usually follows at once, and then park. 0 threads =
+// DefaultThreads().
 StatusOr<std::unique_ptr<Executor>> CreateThreadPool(uint32_t threads);
 
 // The processors this process may use: affinity mask and cgroup quota, at least 1.

@@ -1,4 +1,5 @@
-// Scalar conversions between float and the two 16-bit floats, round to nearest even, as the reference for every kernel.
+// Scalar conversions between float and the two 16-bit floats, round to nearest even, as the
+// reference for every kernel.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +32,11 @@ inline uint16_t FloatToHalf(float f) {
   const uint32_t bits = FloatToBits(f);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu));
+  if (magnitude > 0x7f800000u)
+    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu));
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to infinity
-  if (magnitude < 0x38800000u) {  // subnormal: adding 0.5 aligns the mantissa so that the FPU rounds
+  if (magnitude <
+      0x38800000u) {  // subnormal: adding 0.5 aligns the mantissa so that the FPU rounds
     const float shifted = BitsToFloat(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (FloatToBits(shifted) - 0x3f000000u));
   }

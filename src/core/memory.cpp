@@ -6,7 +6,8 @@
 namespace qinfer {
 
 bool Memory::Charge(std::atomic<uint64_t>* counter, uint64_t bytes) noexcept {
-  // `total_` is the one number that the limit guards, so that two threads cannot both pass the check.
+  // `total_` is the one number that the limit guards, so that two threads cannot both pass the
+  // check.
   uint64_t total = total_.load(std::memory_order_relaxed);
   do {
     if (limit_ != 0 && (bytes > limit_ || total > limit_ - bytes)) return false;
@@ -74,7 +75,8 @@ StatusOr<Buffer> Buffer::Create(Memory* memory, size_t bytes, const char* what) 
   bool over_limit = false;
   void* ptr = memory->Allocate(bytes, Memory::kAlign, &over_limit);
   if (ptr == nullptr && over_limit) {
-    return BudgetError(StrCat(what, " needs ", bytes, " bytes, which would exceed host_bytes_limit (",
+    return BudgetError(StrCat(what, " needs ", bytes,
+                              " bytes, which would exceed host_bytes_limit (",
                               memory->limit_bytes(), " bytes, ",
                               memory->used_bytes() + memory->mapped_bytes(), " in use)"));
   }

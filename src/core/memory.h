@@ -1,5 +1,6 @@
-// All memory that grows with a model or a request: the host's allocator (or malloc) behind a hard byte limit, with
-// current and peak figures that the memory plan is checked against. Small bookkeeping objects may use operator new instead.
+// All memory that grows with a model or a request: the host's allocator (or malloc) behind a hard
+// byte limit, with current and peak figures that the memory plan is checked against. Small
+// bookkeeping objects may use operator new instead.
 #pragma once
 
 #include <atomic>
@@ -19,9 +20,10 @@ struct AllocatorHooks {
   void (*release)(void* user, void* ptr, size_t size, size_t align) = nullptr;
 };
 
-// Thread-safe. As a std::pmr resource it throws std::bad_alloc, or BudgetExceeded where the limit says no; both are
-// caught at the edge of the API. Containers that grow with a model: std::pmr::vector<T> v(memory).
-// Outlives everything allocated from it (the runtime's shared state owns it).
+// Thread-safe. As a std::pmr resource it throws std::bad_alloc, or BudgetExceeded where the limit
+// says no; both are caught at the edge of the API. Containers that grow with a model:
+// std::pmr::vector<T> v(memory). Outlives everything allocated from it (the runtime's shared state
+// owns it).
 class Memory final : public std::pmr::memory_resource {
  public:
   static constexpr size_t kAlign = 64;
@@ -46,9 +48,7 @@ class Memory final : public std::pmr::memory_resource {
  private:
   bool Charge(std::atomic<uint64_t>* counter, uint64_t bytes) noexcept;
   void* do_allocate(size_t bytes, size_t align) override;
-  void do_deallocate(void* ptr, size_t bytes, size_t align) override {
-    Release(ptr, bytes, align);
-  }
+  void do_deallocate(void* ptr, size_t bytes, size_t align) override { Release(ptr, bytes, align); }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
     return this == &other;
   }

@@ -1,5 +1,6 @@
-// The one way errors travel inside the library: absl::Status with a message that names what went wrong (file, tensor,
-// byte offset, option) and what to do. What the public C codes are called is decided in src/api alone.
+// The one way errors travel inside the library: absl::Status with a message that names what went
+// wrong (file, tensor, byte offset, option) and what to do. What the public C codes are called is
+// decided in src/api alone.
 #pragma once
 
 #include <new>
@@ -22,7 +23,8 @@ inline Status OkStatus() { return absl::OkStatus(); }
 inline Status MisuseError(const std::string& message) {
   return absl::InvalidArgumentError(message);
 }
-// A file's contents are wrong: corrupt, truncated, inconsistent. Names the file and the offset or the tensor.
+// A file's contents are wrong: corrupt, truncated, inconsistent. Names the file and the offset or
+// the tensor.
 inline Status FormatError(const std::string& message) { return absl::DataLossError(message); }
 // Reading or writing failed in the system or in the host's io table.
 inline Status IoError(const std::string& message) { return absl::UnavailableError(message); }
@@ -56,10 +58,10 @@ class BudgetExceeded : public std::bad_alloc {
 #define QINFER_CONCAT_INNER(a, b) a##b
 #define QINFER_CONCAT(a, b) QINFER_CONCAT_INNER(a, b)
 
-#define QINFER_RETURN_IF_ERROR(expression)              \
-  do {                                                  \
-    ::qinfer::Status qinfer_status_ = (expression);     \
-    if (!qinfer_status_.ok()) return qinfer_status_;    \
+#define QINFER_RETURN_IF_ERROR(expression)           \
+  do {                                               \
+    ::qinfer::Status qinfer_status_ = (expression);  \
+    if (!qinfer_status_.ok()) return qinfer_status_; \
   } while (false)
 
 // QINFER_ASSIGN_OR_RETURN(auto x, F()): x = *F(), or returns F's error.

@@ -1,5 +1,5 @@
-// Work in progress: what a task of the public API steps, polls and cancels. Load, quantize, generate and evaluate are each a
-// Work; threads, waiting and handles are added in src/api.
+// Work in progress: what a task of the public API steps, polls and cancels. Load, quantize,
+// generate and evaluate are each a Work; threads, waiting and handles are added in src/api.
 #pragma once
 
 #include <atomic>
@@ -19,27 +19,26 @@ inline uint64_t NowNs() {
 // When to stop. Checked between units of at most about 100 µs of work.
 struct Deadline {
   static constexpr uint64_t kNever = UINT64_MAX;
-  uint64_t until_ns = kNever;                   // NowNs() time; 0 = after the smallest unit
-  const std::atomic<bool>* cancel = nullptr;    // may be null
+  uint64_t until_ns = kNever;                 // NowNs() time; 0 = after the smallest unit
+  const std::atomic<bool>* cancel = nullptr;  // may be null
 
-  bool Cancelled() const {
-    return cancel != nullptr && cancel->load(std::memory_order_relaxed);
-  }
+  bool Cancelled() const { return cancel != nullptr && cancel->load(std::memory_order_relaxed); }
   // True when the caller should return with its partial progress kept.
   bool Expired() const { return Cancelled() || (until_ns != kNever && NowNs() >= until_ns); }
 };
 
 struct Progress {
-  std::atomic<uint64_t> done{0}, total{0};      // units of the Work's own choice; total 0 = unknown
-  std::atomic<const char*> phase{""};           // static strings: "read", "calibrate", "quantize layer", ...
+  std::atomic<uint64_t> done{0}, total{0};  // units of the Work's own choice; total 0 = unknown
+  std::atomic<const char*> phase{""};  // static strings: "read", "calibrate", "quantize layer", ...
 };
 
 class Work {
  public:
   virtual ~Work() = default;
-  // Does at least one smallest unit and then goes on until finished or `deadline`. True when finished: then the result
-  // can be taken, and Step is not called again. On an error or a cancel (CancelledError) all effects are rolled back to
-  // the last committed state, and Step is not called again. One caller at a time.
+  // Does at least one smallest unit and then goes on until finished or `deadline`. True when
+  // finished: then the result can be taken, and Step is not called again. On an error or a cancel
+  // (CancelledError) all effects are rolled back to the last committed state, and Step is not
+  // called again. One caller at a time.
   virtual StatusOr<bool> Step(const Deadline& deadline) = 0;
   const Progress& progress() const { return progress_; }
 

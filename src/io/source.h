@@ -1,5 +1,5 @@
-// Where bytes come from and go to: files, memory, and the host's io table, behind two small interfaces. What the bytes mean is
-// for src/format.
+// Where bytes come from and go to: files, memory, and the host's io table, behind two small
+// interfaces. What the bytes mean is for src/format.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,28 @@
 
 namespace qinfer::io {
 
-// Random-access bytes. Thread-safe. Its size is fixed when it is opened; reading past it, or a file that has shrunk since, is
-// an IoError that names the source and the offset.
+// Random-access bytes. Thread-safe. Its size is fixed when it is opened; reading past it, or a file
+// that has shrunk since, is an IoError that names the source and the offset.
 class Source {
  public:
   virtual ~Source() = default;
-  virtual const std::string& name() const = 0;  // for messages: the path, or "memory", or what the host called it
+  virtual const std::string& name()
+      const = 0;  // for messages: the path, or "memory", or what the host called it
   virtual uint64_t size() const = 0;
   // Fills all of `out` from `offset` on, or fails.
   virtual Status ReadAt(uint64_t offset, absl::Span<uint8_t> out) const = 0;
-  // The whole content in place, valid while the Source lives, or null where it cannot be mapped. 64-byte aligned.
+  // The whole content in place, valid while the Source lives, or null where it cannot be mapped.
+  // 64-byte aligned.
   virtual const uint8_t* Map() const { return nullptr; }
 };
 
-// How a file's bytes are reached when the model is used: in place by a map, or copied into allocated memory.
+// How a file's bytes are reached when the model is used: in place by a map, or copied into
+// allocated memory.
 enum class Access : uint8_t { kMap, kCopy };
 
 // UTF-8 path. IoError (with the system's reason) if it cannot be opened or is not a regular file.
-// With Access::kMap, Map() works and its bytes are counted as mapped in `memory` (BudgetError if over the limit).
+// With Access::kMap, Map() works and its bytes are counted as mapped in `memory` (BudgetError if
+// over the limit).
 StatusOr<std::shared_ptr<Source>> OpenFile(const std::string& path, Access access, Memory* memory);
 
 // Borrowed: `bytes` outlives the Source.
@@ -45,7 +49,8 @@ struct HostIo {
 };
 StatusOr<std::shared_ptr<Source>> WrapHostIo(const HostIo& io, std::string name);
 
-// A file being written. Until Commit nothing is visible under the final name; destroying without it leaves no trace.
+// A file being written. Until Commit nothing is visible under the final name; destroying without it
+// leaves no trace.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -57,7 +62,8 @@ class Sink {
 // Writes PATH.tmp-<unique> beside PATH and renames on Commit.
 StatusOr<std::unique_ptr<Sink>> CreateFile(const std::string& path);
 
-// The host's write table; Commit calls `commit`, destruction without it calls `abandon`. Both optional.
+// The host's write table; Commit calls `commit`, destruction without it calls `abandon`. Both
+// optional.
 struct HostWriteIo {
   void* user = nullptr;
   int32_t (*write_at)(void* user, uint64_t offset, const void* src, size_t n) = nullptr;

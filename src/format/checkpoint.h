@@ -1,0 +1,86 @@
+// A model as it lies on disk, whatever the container: a table of named tensors, and side documents
+// (configuration, tokenizer, templates). Parsed and validated, no execution: nothing here knows
+// what a layer is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/dtype.h"
+#include "core/memory.h"
+#include "core/status.h"
+#include "io/source.h"
+
+namespace qinfer::format {
+
+class Gguf;
+class QinferFile;
+
+struct TensorInfo {
+  std::string_view name;  // as the file names it; lives as long as the checkpoint
+  DType dtype = DType::kF32;
+  std::string_view dtype_name;  // the file's own word, also for kOther
+  uint32_t rank = 0;            // ≤ 4
+  uint64_t shape[4] = {1, 1, 1,
+                       1};  // outermost first: a linear weight is [out_features, in_features]
+  uint32_t source = 0;      // index into Checkpoint::sources()
+  uint64_t offset = 0;      // absolute byte offset in that source
+  uint64_t bytes = 0;
+
+  uint64_t elements() const {
+    return shape[0] * shape[1] * shape[2] * shape[3];
+  }  // checked when parsed
+};
+
+enum class Container : uint8_t { kSafetensors, kGguf, kQinfer, kConfigOnly };
+
+// Side documents of a Hugging Face folder, byte for byte; empty where absent. For GGUF use gguf()
+// instead.
+struct SideFiles {
+  std::string config_json;
+  std::string generation_config_json;
+  std::string tokenizer_json;
+  std::string tokenizer_config_json;
+  std::string chat_template_jinja;
+  std::string quantize_config_json;
+};
+
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+  virtual Container container() const = 0;
+  virtual const std::string& name() const = 0;               // path or host's name, for messages
+  virtual absl::Span<const TensorInfo> tensors() const = 0;  // sorted by name
+  virtual const TensorInfo* Find(std::string_view tensor) const = 0;  // null if absent
+  virtual absl::Span<const std::shared_ptr<io::Source>> sources() const = 0;
+  virtual const SideFiles& side_files() const = 0;
+  virtual const Gguf* gguf() const { return nullptr; }          // set for kGguf
+  virtual const QinferFile* qinfer() const { return nullptr; }  // set for kQinfer
+
+  // Reads bytes [begin, begin + out.size()) of a tensor.
+  Status Read(const TensorInfo& tensor, uint64_t begin, absl::Span<uint8_t> out) const;
+};
+
+struct OpenOptions {
+  io::Access access = io::Access::kMap;
+  Memory* memory = nullptr;
+  bool verify = false;  // .qinfer: check every tensor's checksum
+};
+
+// PATH is a folder (config.json, *.safetensors or an index), a .safetensors, .gguf (any part of a
+// split) or .qinfer file; told apart by content, not by name. A folder or file with config.json
+// alone opens as kConfigOnly.
+StatusOr<std::shared_ptr<Checkpoint>> OpenCheckpoint(const std::string& path,
+                                                     const OpenOptions& options);
+// From bytes the host supplies: a .gguf, .qinfer or single .safetensors (whose config must then be
+// in `side_files`).
+StatusOr<std::shared_ptr<Checkpoint>> OpenCheckpoint(std::shared_ptr<io::Source> source,
+                                                     SideFiles side_files,
+                                                     const OpenOptions& options);
+
+}  // namespace qinfer::format

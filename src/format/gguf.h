@@ -1,0 +1,73 @@
+// GGUF v2/v3, little-endian, possibly split over several files: parsed and validated metadata and
+// tensor table. What the values mean for a model or a tokenizer is for src/model and src/tokenizer;
+// how blocks are decoded is for src/weights.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/types/span.h"
+#include "core/memory.h"
+#include "core/status.h"
+#include "format/checkpoint.h"
+#include "io/source.h"
+
+namespace qinfer::format {
+
+enum class GgufType : uint8_t {
+  kU8 = 0,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64,
+};
+
+// One metadata value, viewed in the file's bytes (kept in memory by the Gguf). Scalars convert
+// among integer widths when the value fits; a wrong type or range is "absent with an error".
+class GgufValue {
+ public:
+  GgufType type = GgufType::kU8;
+  GgufType element_type = GgufType::kU8;  // of an array
+  uint64_t count = 0;                     // of an array
+  const uint8_t* bytes =
+      nullptr;        // scalar: its bytes; string: its characters; array: first element
+  uint64_t size = 0;  // bytes of the above
+
+  StatusOr<uint64_t> AsUint() const;
+  StatusOr<int64_t> AsInt() const;
+  StatusOr<double> AsFloat() const;  // any number
+  StatusOr<bool> AsBool() const;
+  StatusOr<std::string_view> AsString() const;
+  // Element i of an array of scalars. O(1).
+  StatusOr<int64_t> IntAt(uint64_t i) const;
+  StatusOr<double> FloatAt(uint64_t i) const;
+  // All strings of an array of strings, as views, in order.
+  Status Strings(std::pmr::vector<std::string_view>* out) const;
+};
+
+class Gguf {
+ public:
+  virtual ~Gguf() = default;
+  // `sources`: the parts in order (one for a file that is not split). Vocabulary-only files (no
+  // tensors) are fine.
+  static StatusOr<std::shared_ptr<Gguf>> Open(std::vector<std::shared_ptr<io::Source>> sources,
+                                              Memory* memory);
+  // Null if absent. Keys of the first part.
+  virtual const GgufValue* Find(std::string_view key) const = 0;
+  virtual absl::Span<const std::string_view> keys() const = 0;  // in file order
+  // Tensors of all parts: name, shape (outermost first, so [out, in]), type, source, offset.
+  virtual absl::Span<const TensorInfo> tensors() const = 0;
+  virtual const std::string& name() const = 0;
+};
+
+}  // namespace qinfer::format
