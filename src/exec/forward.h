@@ -1,0 +1,87 @@
+// The forward pass: a fixed plan of steps over a workspace that is allocated once. A batch of
+// tokens of several sequences goes through all layers (or a range of them) in units of at most
+// about 100 µs, can be suspended between units, and commits nothing itself.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/types/span.h"
+#include "core/work.h"
+#include "exec/model.h"
+#include "kv/cache.h"
+
+namespace qinfer::exec {
+
+// Consecutive new tokens of one sequence. Positions start at sequence->length(); Reserve(count) has
+// been done.
+struct BatchSegment {
+  kv::Sequence* sequence = nullptr;
+  absl::Span<const int32_t> tokens;
+  uint32_t logits_from =
+      UINT32_MAX;  // logits are wanted for tokens [logits_from, tokens.size()) of this segment
+};
+
+struct ForwardOptions {
+  uint32_t max_batch_tokens = 512;  // larger batches are a MisuseError
+  uint32_t max_logit_rows = 1;      // rows of logits kept at once
+  Activations activations = Activations::kAuto;
+  uint32_t max_position = 0;  // rope tables are made for positions [0, max_position)
+};
+
+// Sees the input of a linear layer (after the norm; float, before activation quantization):
+// [tokens][cols]. The tapped pass gives the same bits as the plain one. Called on the thread that
+// runs the pass, between units.
+struct TapInput {
+  uint32_t layer;
+  model::LinearRole role;  // q stands for q, k and v (one input); gate for gate and up
+  const float* x;
+  size_t stride;
+  uint32_t tokens, cols;
+};
+using Tap = std::function<void(const TapInput&)>;
+
+class Forward {
+ public:
+  virtual ~Forward() = default;
+  // For a whole model. No allocation after this.
+  static StatusOr<std::unique_ptr<Forward>> Create(std::shared_ptr<const Model> model,
+                                                   const Context& context,
+                                                   const ForwardOptions& options);
+  // Without a model: layers are given one at a time to RunLayer (calibration, quantization). KV is
+  // kept in F32 inside, per call.
+  static StatusOr<std::unique_ptr<Forward>> CreateForLayers(const model::ModelSpec& spec,
+                                                            const Context& context,
+                                                            const ForwardOptions& options);
+  static uint64_t PlanBytes(const model::ModelSpec& spec, const ForwardOptions& options,
+                            const Context& context);
+
+  // Starts a batch. MisuseError if one is in flight, for token ids out of range, or for positions
+  // past max_position.
+  virtual Status Begin(absl::Span<const BatchSegment> segments) = 0;
+  // Goes on until done (true) or the deadline. A logit that is not finite is a FormatError. After
+  // an error or Abandon nothing is in flight and the caller rolls its sequences back.
+  virtual StatusOr<bool> Run(const Deadline& deadline) = 0;
+  virtual void Abandon() = 0;
+  // Row i of the logits that the finished batch asked for, segments in order: [vocab_size]. Valid
+  // until the next Begin.
+  virtual absl::Span<const float> Logits(uint32_t row) const = 0;
+  virtual uint32_t logit_rows() const = 0;
+
+  // One layer on a hidden state [tokens][hidden_size], in place; each of `sequence_lengths` is an
+  // own sequence from position 0 (sums to tokens).
+  virtual Status RunLayer(const LayerWeights& weights, uint32_t layer,
+                          absl::Span<const uint32_t> sequence_lengths, float* hidden,
+                          const Tap& tap) = 0;
+  // hidden[t] = embedding of tokens[t]; logits of hidden rows through the final norm and the head.
+  virtual Status Embed(const EndWeights& ends, absl::Span<const int32_t> tokens, float* hidden) = 0;
+  virtual Status Head(const EndWeights& ends, const float* hidden, uint32_t tokens, float* logits,
+                      const Tap& tap) = 0;
+};
+
+// The cache layout that a model needs.
+std::vector<kv::GroupLayout> CacheLayout(const model::ModelSpec& spec, kernels::KvType k_type,
+                                         kernels::KvType v_type);
+
+}  // namespace qinfer::exec

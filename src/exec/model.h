@@ -1,0 +1,128 @@
+// A loaded model: spec, weights as kernels take them, tokenizer, template. Immutable once loaded;
+// shared by engines. Loading is a Work.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/executor.h"
+#include "core/memory.h"
+#include "core/work.h"
+#include "format/checkpoint.h"
+#include "kernels/kernels.h"
+#include "model/spec.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer.h"
+#include "weights/format.h"
+
+namespace qinfer::exec {
+
+// How inputs reach quantized weights. Float weights always take float activations.
+enum class Activations : uint8_t { kAuto, kInt8, kFloat };  // auto = int8
+
+// What every part that computes needs from the runtime; the runtime outlives all users (they hold
+// the shared_ptr).
+struct Context {
+  Memory* memory = nullptr;
+  Executor* executor = nullptr;
+  const kernels::Table* kernels = nullptr;
+};
+
+struct Linear {
+  kernels::Matrix matrix;
+  weights::Format format;
+  uint32_t activation_block = 128;  // inputs per activation scale, a declared property of the layer
+  const float* bias = nullptr;      // [rows] or null
+  bool present() const { return matrix.data != nullptr; }
+};
+
+struct AttentionWeights {
+  Linear q, k, v, o;
+  const float *q_norm = nullptr, *k_norm = nullptr, *sinks = nullptr;
+};
+struct FeedForwardWeights {
+  Linear gate, up, down;
+};
+// Norm weights are F32 with norm_weight_offset already added.
+struct LayerWeights {
+  const float *attention_norm = nullptr, *post_attention_norm = nullptr,
+              *feed_forward_norm = nullptr, *post_feed_forward_norm = nullptr;
+  AttentionWeights attention;
+  FeedForwardWeights feed_forward;
+};
+
+// Weights of one layer (or of embedding, final norm and head) with the memory that holds them.
+// Float or block-quantized source tensors are repacked exactly (weights::ExactFormat); tensors of a
+// .qinfer file are used in place.
+class LayerStore {
+ public:
+  virtual ~LayerStore() = default;
+  virtual const LayerWeights& weights() const = 0;
+};
+// Reads layer `layer` of the checkpoint. Used by calibration and quantization, which hold one layer
+// at a time.
+StatusOr<std::unique_ptr<LayerStore>> LoadLayer(const format::Checkpoint& checkpoint,
+                                                const model::ModelSpec& spec, uint32_t layer,
+                                                const Context& context);
+
+struct EndWeights {
+  Linear embedding;  // decode_row serves look-ups
+  const float* final_norm = nullptr;
+  Linear head;  // the embedding's matrix where tied
+};
+class EndStore {
+ public:
+  virtual ~EndStore() = default;
+  virtual const EndWeights& weights() const = 0;
+};
+StatusOr<std::unique_ptr<EndStore>> LoadEnds(const format::Checkpoint& checkpoint,
+                                             const model::ModelSpec& spec, const Context& context);
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const model::ModelSpec& spec() const = 0;
+  virtual const LayerWeights& layer(uint32_t index) const = 0;
+  virtual const EndWeights& ends() const = 0;
+  virtual const tokenizer::Tokenizer* tokenizer() const = 0;         // null if the file has none
+  virtual const tokenizer::ChatTemplate* chat_template() const = 0;  // null if the file has none
+  virtual const std::string& chat_template_error()
+      const = 0;  // why, where there is one that does not parse
+  virtual const model::GenerationDefaults& generation_defaults() const = 0;
+  virtual const format::Checkpoint& checkpoint() const = 0;
+  virtual uint64_t weight_bytes() const = 0;  // bytes of all weights in use, mapped or allocated
+};
+
+// Loads everything as a resumable Work: units are panels of tensors.
+class LoadWork : public Work {
+ public:
+  static StatusOr<std::unique_ptr<LoadWork>> Create(std::shared_ptr<format::Checkpoint> checkpoint,
+                                                    const Context& context);
+  virtual std::shared_ptr<const Model> TakeModel() = 0;  // after Step returned true
+};
+
+struct PlanOptions {
+  uint64_t context_tokens =
+      0;  // KV pool size in tokens; 0 = the model's max_context capped to 4096
+  uint32_t batch_tokens = 512;  // tokens per forward step
+  uint32_t logit_rows = 1;      // rows of logits kept per step
+  kernels::KvType k_type = kernels::KvType::kInt8, v_type = kernels::KvType::kInt8;
+  Activations activations = Activations::kAuto;
+};
+// Computed from headers alone by the same code that later allocates. Actual peak <= total <= 1.1 x
+// actual peak.
+struct MemoryPlan {
+  uint64_t mapped_bytes = 0;     // file maps (zero with Access::kCopy)
+  uint64_t weight_bytes = 0;     // allocated weights
+  uint64_t tokenizer_bytes = 0;  // vocabulary, template, side documents
+  uint64_t load_peak_bytes = 0;  // highest sum while loading
+  uint64_t kv_bytes = 0;
+  uint64_t workspace_bytes = 0;
+  uint64_t total_bytes = 0;  // max(load peak, everything while generating)
+};
+StatusOr<MemoryPlan> PlanMemory(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
+                                const PlanOptions& options, const Context& context);
+
+}  // namespace qinfer::exec

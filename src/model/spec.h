@@ -1,0 +1,128 @@
+// What a model is, as pure data: every layer spelled out, so that the forward pass never asks which
+// architecture it runs. One file per architecture in this folder turns a configuration into a
+// ModelSpec; a .qinfer file stores it as JSON.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/status.h"
+#include "format/checkpoint.h"
+#include "kernels/kernels.h"
+
+namespace qinfer::model {
+
+// A weight of the source, by the name that the source gives it. Several logical weights may be row
+// ranges of one stored tensor (fused q/k/v), so a reference can say which rows; 0 rows = all.
+struct TensorRef {
+  std::string name;  // empty = the layer has none
+  uint64_t row_begin = 0;
+  uint64_t rows = 0;
+  bool present() const { return !name.empty(); }
+  bool operator==(const TensorRef&) const = default;
+};
+
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kDynamic, kLongRope };
+struct RopeSpec {
+  uint32_t dims = 0;         // rotated inputs of a head
+  bool interleaved = false;  // pairs (2i, 2i+1); else halves
+  double theta = 10000.0;
+  RopeScaling scaling = RopeScaling::kNone;
+  double factor = 1.0;
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
+  double beta_fast = 32.0, beta_slow = 1.0;              // yarn
+  double attention_factor = 1.0;                         // of cos and sin
+  uint32_t original_context = 0;
+  std::vector<double> short_factors, long_factors;  // longrope
+  TensorRef frequency_factors;                      // GGUF rope_freqs: divisors of the frequencies
+  bool operator==(const RopeSpec&) const = default;
+};
+
+enum class AttentionKind : uint8_t { kGrouped, kLatent };
+struct AttentionSpec {
+  AttentionKind kind = AttentionKind::kGrouped;
+  uint32_t heads = 0, kv_heads = 0, head_dim = 0, v_head_dim = 0;
+  float scale = 0.0f;    // of q.k
+  float softcap = 0.0f;  // 0 = none
+  uint32_t window = 0;   // 0 = all
+  int32_t rope = -1;     // index into ModelSpec::ropes; -1 = none
+  TensorRef q, k, v, o, q_bias, k_bias, v_bias, o_bias;
+  TensorRef q_norm, k_norm;  // RMS norms over head_dim, before the rotation
+  TensorRef sinks;
+  bool operator==(const AttentionSpec&) const = default;
+};
+
+enum class FeedForwardKind : uint8_t { kDense, kExperts };
+struct FeedForwardSpec {
+  FeedForwardKind kind = FeedForwardKind::kDense;
+  uint32_t intermediate = 0;
+  kernels::Activation activation = kernels::Activation::kSilu;
+  TensorRef gate, up, down, gate_bias, up_bias, down_bias;
+  bool operator==(const FeedForwardSpec&) const = default;
+};
+
+struct LayerSpec {
+  TensorRef attention_norm, post_attention_norm;  // post: inside the residual branch, may be absent
+  TensorRef feed_forward_norm, post_feed_forward_norm;
+  AttentionSpec attention;
+  FeedForwardSpec feed_forward;
+  bool operator==(const LayerSpec&) const = default;
+};
+
+struct ModelSpec {
+  std::string architecture;  // "llama", "gemma3", ...: for people, never for the forward pass
+  uint32_t hidden_size = 0, vocab_size = 0;
+  uint32_t max_context = 0;  // positions the model was made for
+  float norm_epsilon = 1e-5f;
+  float norm_weight_offset =
+      0.0f;  // 1 where norm weights are stored minus one (Gemma in safetensors); source-dependent
+  float embedding_scale = 1.0f;
+  float logit_softcap = 0.0f;
+  float logit_scale = 1.0f;
+  TensorRef embedding, final_norm, lm_head;  // lm_head absent = tied to the embedding
+  std::vector<RopeSpec> ropes;
+  std::vector<LayerSpec> layers;
+  bool operator==(const ModelSpec&) const = default;
+
+  bool tied() const { return !lm_head.present(); }
+};
+
+// The role a linear weight plays: for recipes, statistics and reports.
+enum class LinearRole : uint8_t { kQ, kK, kV, kO, kGate, kUp, kDown, kHead };
+std::string_view RoleName(LinearRole role);  // "q", "k", ..., "head"
+
+struct LinearUse {
+  const TensorRef* weight;
+  LinearRole role;
+  uint32_t layer;       // UINT32_MAX for the head
+  uint32_t rows, cols;  // logical shape that the spec implies
+};
+// Every quantizable linear weight, in the order of execution; the embedding is not one, an untied
+// head is.
+std::vector<LinearUse> LinearUses(const ModelSpec& spec);
+
+// Sizes of every tensor against the spec, before anything is allocated: FormatError names the
+// tensor, its shape, and the one expected.
+Status ValidateTensors(const ModelSpec& spec, const format::Checkpoint& checkpoint);
+// Ranges and consistency of the spec itself (sizes non-zero and bounded, heads % kv_heads, windows,
+// ropes).
+Status ValidateSpec(const ModelSpec& spec);
+
+// The spec of an opened checkpoint: .qinfer files carry it; else the architecture is looked up in
+// the registry. UnsupportedError names an unknown architecture and lists the known.
+StatusOr<ModelSpec> SpecFromCheckpoint(const format::Checkpoint& checkpoint);
+std::string SpecToJson(const ModelSpec& spec);
+StatusOr<ModelSpec> SpecFromJson(std::string_view json);
+
+// What generation_config.json or GGUF metadata says about ends and sampling.
+struct GenerationDefaults {
+  std::vector<int32_t> eos_ids;  // all of them
+  std::optional<float> temperature, top_p, min_p, repetition_penalty;
+  std::optional<uint32_t> top_k;
+};
+StatusOr<GenerationDefaults> GenerationDefaultsFromCheckpoint(const format::Checkpoint& checkpoint);
+
+}  // namespace qinfer::model
