@@ -1,0 +1,22 @@
+# What `cmake --install` puts down: headers, both forms of the library, the command, a CMake package and a pkg-config file.
+include(CMakePackageConfigHelpers)
+if(NOT TARGET qinfer)
+  return()
+endif()
+set(qinfer_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/qinfer)
+install(TARGETS qinfer EXPORT qinferTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(EXPORT qinferTargets NAMESPACE qinfer:: DESTINATION ${qinfer_package_dir})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/qinfer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/src/cmake/qinferConfig.cmake.in ${PROJECT_BINARY_DIR}/qinferConfig.cmake
+  INSTALL_DESTINATION ${qinfer_package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/qinferConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/qinferConfig.cmake ${PROJECT_BINARY_DIR}/qinferConfigVersion.cmake
+  DESTINATION ${qinfer_package_dir})
+configure_file(${PROJECT_SOURCE_DIR}/src/cmake/qinfer.pc.in ${PROJECT_BINARY_DIR}/qinfer.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/qinfer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(TARGET qinfer_cli)
+  install(TARGETS qinfer_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
