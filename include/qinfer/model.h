@@ -226,10 +226,10 @@ QINFER_API qinfer_status QINFER_CALL qinfer_model_tensor(const qinfer_model* mod
                                                          qinfer_tensor_info* out,
                                                          qinfer_error* err);
 
-#define QINFER_MODEL_REPORT_INFO                                                            \
-  1u                                   /* what qinfer_model_info says, tensors by type, the \
-                                          configuration of layers, special tokens, template */
-#define QINFER_MODEL_REPORT_TENSORS 2u /* {"tensors": [what qinfer_tensor_info says, ...]} */
+/* INFO: what qinfer_model_info says, tensors by type, the configuration of layers, special tokens,
+ * template. TENSORS: {"tensors": [what qinfer_tensor_info says, ...]}. */
+#define QINFER_MODEL_REPORT_INFO 1u
+#define QINFER_MODEL_REPORT_TENSORS 2u
 
 /** The metadata as a report. @param kind QINFER_MODEL_REPORT_...; @param out owned by the caller;
  * not NULL. @return OK; E_MISUSE (kind). Any thread. @since 0.1 */
@@ -247,10 +247,10 @@ QINFER_API qinfer_status QINFER_CALL qinfer_verify_begin(const qinfer_model* mod
 
 /* ---- Tokenizer ---- */
 /* All return E_MISUSE with QINFER_DETAIL_NOT_LOADED where the model has no tokenizer. */
-#define QINFER_ENCODE_NO_SPECIAL ((uint64_t)1 << 0) /* add no BOS or EOS by itself */
-#define QINFER_ENCODE_LITERAL                                     \
-  ((uint64_t)1 << 1) /* text of special tokens is plain text: for \
-                        input that users have written */
+/* NO_SPECIAL: add no BOS or EOS by itself. LITERAL: text that spells a special token is plain text,
+ * for input that users have written. */
+#define QINFER_ENCODE_NO_SPECIAL ((uint64_t)1 << 0)
+#define QINFER_ENCODE_LITERAL ((uint64_t)1 << 1)
 
 /** Text to token ids.
  * @param text      UTF-8 of text_size bytes, or QINFER_STRLEN; invalid bytes are encoded as the
@@ -265,10 +265,10 @@ QINFER_API qinfer_status QINFER_CALL qinfer_tokenizer_encode(const qinfer_model*
                                                              size_t capacity, size_t* out_count,
                                                              qinfer_error* err);
 
-#define QINFER_DECODE_SKIP_SPECIAL ((uint64_t)1 << 0) /* leave out special tokens */
-#define QINFER_DECODE_CONTINUE                                         \
-  ((uint64_t)1 << 1) /* the first id is not at the start of a text, so \
-                        that no leading space is dropped */
+/* SKIP_SPECIAL: leave out special tokens. CONTINUE: the first id is not at the start of a text, so
+ * that no leading space is dropped. */
+#define QINFER_DECODE_SKIP_SPECIAL ((uint64_t)1 << 0)
+#define QINFER_DECODE_CONTINUE ((uint64_t)1 << 1)
 
 /** Token ids to the bytes of their text, which may end inside a UTF-8 character.
  * @param ids          [count]; ids out of range stand for nothing
@@ -316,9 +316,8 @@ typedef struct qinfer_message {
   qinfer_str content;
 } qinfer_message;
 
-#define QINFER_TEMPLATE_NO_GENERATION_PROMPT          \
-  ((uint64_t)1 << 0) /* do not open the answer's turn \
-                      */
+/* Do not open the turn of the answer. */
+#define QINFER_TEMPLATE_NO_GENERATION_PROMPT ((uint64_t)1 << 0)
 #define QINFER_NOW_EPOCH INT64_MIN
 
 typedef struct qinfer_render_options {
