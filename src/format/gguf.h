@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "core/memory.h"
@@ -68,6 +70,16 @@ class Gguf {
   // Tensors of all parts: name, shape (outermost first, so [out, in]), type, source, offset.
   virtual absl::Span<const TensorInfo> tensors() const = 0;
   virtual const std::string& name() const = 0;
+  virtual uint32_t version() const = 0;
+  virtual absl::Span<const std::shared_ptr<io::Source>> sources() const = 0;
+  // The key's whole record as the file has it: length, key, type, value. Empty if absent.
+  virtual absl::Span<const uint8_t> Record(std::string_view key) const = 0;
 };
+
+// Appends to `out` a GGUF file without tensors that holds, byte for byte, the metadata whose keys
+// begin with one of `prefixes`: how a tokenizer travels into another container. Gguf::Open reads
+// it.
+Status WriteGgufMetadata(const Gguf& gguf, absl::Span<const std::string_view> prefixes,
+                         std::pmr::vector<uint8_t>* out);
 
 }  // namespace qinfer::format
