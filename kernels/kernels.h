@@ -15,22 +15,24 @@ constexpr uint32_t kPanelRows = 16;  // output rows side by side in a panel
 constexpr uint32_t kInputGranule =
     32;  // inputs are padded to a multiple of this, with codes that add nothing
 
+#define QINFER_INLINE inline __attribute__((always_inline))
+
 enum class WeightKind : uint8_t { kF32, kF16, kBF16, kInt8, kInt6, kInt4, kTable4 };
 enum class ScaleKind : uint8_t {
   kNone,  // float kinds
   kF16,   // one scale (and one minimum) per row and group
   kF32,
-  kE8M0,  // a power of two
-  kSub8,  // an 8-bit scale (signed for kInt6; and an 8-bit minimum) per group, under an F16 scale
-          // (and minimum) per super_group
+  kE8M0,  // a power of two: 2^(e - 127); 255 is NaN
+  kSub8,  // an 8-bit scale per group (s8; with a minimum u8, and a u8 minimum), under an F16 scale
+          // (and minimum) per super group of 256 inputs
 };
 
 // A linear layer's weight [rows = outputs][cols = inputs] as it lies in a .qinfer file
-// (docs/file-format.md, "Packed weights"): panels of 16 rows, panel after panel, each `panel_bytes`
-// long and 64-byte aligned. Value of code u (unsigned) of row r in group g:   symmetric  scale * (u
-// - zero)   zero = 8, 32, 128 by kind
-//                                                   has_min    scale * u + minimum     (kSub8:
-//                                                   d*sc*u - dmin*mn)
+// (docs/weight-layout.md): panels of 16 rows, panel after panel, each `panel_bytes` long and
+// 64-byte aligned. Where things are inside a panel: kernels/layout.h. Value of code u (unsigned) of
+// a row in a group:
+//   symmetric  scale * (u - zero), zero = 8, 32, 128 by kind      (kSub8: d * sc * (u - zero))
+//   has_min    scale * u + minimum                                (kSub8: d * sc * u - dmin * mn)
 struct Matrix {
   const uint8_t* data = nullptr;
   uint32_t rows = 0, cols = 0;  // logical
@@ -38,13 +40,13 @@ struct Matrix {
   WeightKind kind = WeightKind::kF32;
   ScaleKind scale = ScaleKind::kNone;
   bool has_min = false;
-  uint32_t group_size = 0;   // 16, 32, 64, 128; 0 = the whole row
-  uint32_t super_group = 0;  // kSub8: 256 (or what the row's tail leaves)
+  uint32_t group_size = 0;   // 16 (kInt6 only), 32, 64, 128; 0 = the whole row; kSub8: 16 or 32
+  uint32_t super_group = 0;  // kSub8: 256
 
-  uint32_t padded_cols() const {
+  QINFER_INLINE uint32_t padded_cols() const {
     return (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
   }
-  uint32_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
+  QINFER_INLINE uint32_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
 };
 
 // ---- Activations
@@ -104,44 +106,49 @@ struct Table {
   const char* name;  // "ref", "avx2", "avx512", "neon"
 
   // out[t][row] for rows of panels [panel_begin, panel_end), t < tokens; rows past matrix.rows are
-  // not written. `out` points at row 0 of the matrix. Exact contract: for each (row, t), total = 0;
-  // for each activation block b in order: part = 0; for each unit u (the part of a weight group
-  // inside b) in order, with the exact integer sums I = sum(code_w - zero) * code_a (has_min: I =
-  // sum code_w * code_a) and A = sum code_a:  part = fma(scale_u, float(I), part), then with a
-  // minimum part = fma(min_u, float(A), part); total = fma(scale_a[b], part, total). kSub8: within
-  // a unit of super_group and block: p = fma(float(sc_u), float(I), p), m = fma(float(mn_u),
-  // float(A), m), and at its end part = fma(d, p, part), with a minimum part = fma(-dmin, m, part).
-  // The result does not depend on `tokens` nor on how panels are cut. Quantized kinds only.
-  // `scratch`: matmul_scratch_bytes.
+  // not written. `out` points at row 0 of the matrix. Quantized kinds only. `scratch`:
+  // MatmulScratchBytes, 64-byte aligned, one per concurrent call. Exact contract, for each (row,
+  // t):
+  //   total = 0; for each activation block b in order { part = 0; <below>;
+  //   total = fma(scale_a[b], part, total) }
+  // A unit u is the part of a weight group inside b; with the exact integers
+  //   I_u = sum (code_w - zero) * code_a     (has_min: sum code_w * code_a)
+  //   A_u = sum code_a
+  // float scales: for each unit in order { part = fma(scale_u, float(I_u), part); with a minimum
+  //   part = fma(min_u, float(A_u), part) }
+  // kSub8: P = sum sc_u * I_u, M = sum mn_u * A_u over the units of b, exact in int32 (a block
+  // never
+  //   straddles super groups); part = fma(d, float(P), part); with a minimum
+  //   part = fma(-dmin, float(M), part).
+  // The result does not depend on `tokens` nor on how panels are cut.
   void (*matmul_int8)(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
                       const Activations& x, uint32_t tokens, float* out, size_t out_stride,
                       void* scratch);
   // The same with float activations x[t][0..cols): total = fma(w, x[k], total) over k in order, w
   // the decoded weight in F32 (quantized kinds: w = scale * float(u - zero); with a minimum
-  // fma(scale, float(u), min); kSub8: fma(d * float(sc), float(u), -(dmin * float(mn)))). All
-  // kinds.
+  // fma(scale, float(u), min); kSub8: scale = d * float(sc), min = -(dmin * float(mn))). All kinds.
   void (*matmul_float)(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
                        const float* x, size_t x_stride, uint32_t tokens, float* out,
                        size_t out_stride, void* scratch);
   // Row `row` decoded to F32 (the same w as above) into out[0..cols).
   void (*decode_row)(const Matrix& matrix, uint32_t row, float* out);
 
-  // amax over the block; scale = amax / 127; code = round to nearest even of x * (127 / amax),
-  // clamped to +-127; all zero for amax = 0. A block with a NaN or infinity gets the scale NaN (so
-  // that the logits tell). Padding up to padded_cols is zeroed.
+  // amax over the block; scale = amax / 127; code = round to nearest even of x * (127 / amax); all
+  // zero for amax < 2^-110. A block with a NaN or infinity gets the scale NaN and zero codes (so
+  // that the logits tell). Padding up to a multiple of kInputGranule is zeroed.
   void (*quantize)(const float* x, uint32_t cols, uint32_t token, const Activations& out);
 
-  // out[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * weight[i]; weight may be null (1). In place is
-  // fine.
+  // out[i] = (x[i] * (1 / sqrt(sum / n + eps))) * weight[i], sum over lanes of fma(x, x, lane);
+  // weight may be null (no second multiplication). In place is fine.
   void (*rms_norm)(const float* x, const float* weight, uint32_t n, float eps, float* out);
   void (*add)(float* x, const float* y, size_t n);  // x += y
   void (*scale)(float* x, float by, size_t n);
   void (*gated)(Activation activation, const float* gate, const float* up, size_t n,
                 float* out);                       // act(gate) * up
   void (*softcap)(float* x, float cap, size_t n);  // cap * tanh(x / cap)
-  // Rotates the first `rope_dims` of a head in place. cos, sin: [rope_dims / 2] of this position.
-  // interleaved: pairs (2i, 2i+1), else (i, i+rope_dims/2). x' = fma(x, cos, -(y*sin)), y' = fma(x,
-  // sin, y*cos).
+  // Rotates the first `rope_dims` (even) of a head in place. cos, sin: [rope_dims / 2] of this
+  // position. interleaved: pairs (2i, 2i+1), else (i, i+rope_dims/2). x' = fma(x, cos, -(y*sin)),
+  // y' = fma(x, sin, y*cos).
   void (*rope)(float* head, const float* cos, const float* sin, uint32_t rope_dims,
                bool interleaved);
 
@@ -150,11 +157,13 @@ struct Table {
   void (*write_k)(uint8_t* plane, KvType type, uint32_t slot, const float* k, uint32_t head_dim);
   void (*write_v)(uint8_t* plane, KvType type, uint32_t slot, const float* v, uint32_t head_dim);
   // Scores: float types: s = fma(q[d], k[d], s) over d in order (lanes are tokens). INT8: q is
-  // quantized per 64 inputs as `quantize` does (no fold of scale), s = fma(float(I_g), sq_g * sk_g,
-  // s) over groups. Then s *= scale, softcap, mask. Left fold over blocks of 64 keys at absolute
-  // positions; blocks without a visible key are skipped: m' = max(m, max s); a = exp(m - m'); l =
-  // fma(l, a, sum p); o = fma over keys in order of p * v on o * a; at the end o / l (sinks join l
-  // and m first).
+  // quantized per 64 inputs as `quantize` does, s = fma(float(I_g), sq_g * sk_g, s) over groups.
+  // Then s *= scale, softcap (c * tanh(s / c)), mask. Left fold over blocks of 64 keys at absolute
+  // positions; blocks without a visible key are skipped: m' = max(m, max s) (NaN is ignored);
+  // a = exp(m - m'); p = exp(s - m'), +0 where masked; l = fma(l, a, sum p) with key i of the block
+  // in lane i % 16 and the fixed tree; o = o * a, then for each visible key in order
+  // o = fma(p, v, o) (INT8: o = fma(p * sv_g, float(code), o)); at the end o * (1 / l). Sinks join
+  // first: m = sink, l = 1.
   void (*attention)(const AttentionArgs& args);
 
   // Index of the largest value, the lowest index of equals; NaN counts as smaller than everything.

@@ -1,0 +1,159 @@
+// Reference attention and KV planes: a left fold over absolute blocks of 64 keys, one query head at
+// a time.
+#include <algorithm>
+#include <limits>
+
+#include "src/core/half.h"
+#include "kernels/layout.h"
+#include "kernels/ref/math.h"
+#include "kernels/ref/ref.h"
+
+namespace qinfer::kernels::ref {
+namespace {
+
+template <typename T>
+void Store(uint8_t* plane, size_t index, T value) {
+  std::memcpy(plane + index * sizeof(T), &value, sizeof(T));
+}
+template <typename T>
+T Load(const uint8_t* plane, size_t index) {
+  T value;
+  std::memcpy(&value, plane + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+void Write(uint8_t* plane, KvType type, uint32_t slot, const float* x, uint32_t head_dim,
+           bool is_key) {
+  const auto at = [&](uint32_t i) -> size_t {
+    return is_key ? size_t{i} * kPageTokens + slot : size_t{slot} * head_dim + i;
+  };
+  if (type == KvType::kF32) {
+    for (uint32_t i = 0; i < head_dim; ++i) Store(plane, at(i), x[i]);
+    return;
+  }
+  if (type == KvType::kF16) {
+    for (uint32_t i = 0; i < head_dim; ++i) Store(plane, at(i), FloatToHalf(x[i]));
+    return;
+  }
+  const size_t padded = is_key ? layout::CeilDiv(head_dim, 4) * 4 : layout::VCodeStride(head_dim);
+  uint8_t* scales = plane + (is_key ? layout::KCodeBytes(head_dim) : layout::VCodeBytes(head_dim));
+  const auto code_at = [&](size_t i) {
+    return is_key ? i / 4 * 64 + slot * 4 + i % 4 : slot * layout::VCodeStride(head_dim) + i;
+  };
+  for (uint32_t i = 0; i < head_dim; i += layout::kKvGroup) {
+    int8_t codes[layout::kKvGroup];
+    const uint32_t count = std::min(layout::kKvGroup, head_dim - i);
+    Store(scales, i / layout::kKvGroup * kPageTokens + slot, QuantizeBlock(x + i, count, codes));
+    for (uint32_t j = 0; j < count; ++j) plane[code_at(i + j)] = static_cast<uint8_t>(codes[j]);
+  }
+  for (size_t i = head_dim; i < padded; ++i) plane[code_at(i)] = 0;
+}
+
+struct Query {
+  const float* q;
+  const int8_t* codes;  // INT8 keys
+  const float* scales;
+};
+
+float Score(const AttentionArgs& args, const uint8_t* plane, uint32_t slot, const Query& query) {
+  float s = 0.0f;
+  if (args.k_type != KvType::kInt8) {
+    for (uint32_t d = 0; d < args.head_dim; ++d) {
+      const size_t at = size_t{d} * kPageTokens + slot;
+      const float k = args.k_type == KvType::kF32 ? Load<float>(plane, at)
+                                                  : HalfToFloat(Load<uint16_t>(plane, at));
+      s = __builtin_fmaf(query.q[d], k, s);
+    }
+  } else {
+    const uint8_t* scales = plane + layout::KCodeBytes(args.head_dim);
+    for (uint32_t g = 0; g * layout::kKvGroup < args.head_dim; ++g) {
+      const uint32_t end = std::min(args.head_dim, (g + 1) * layout::kKvGroup);
+      int32_t dot = 0;
+      for (uint32_t d = g * layout::kKvGroup; d < end; ++d)
+        dot += query.codes[d] * static_cast<int8_t>(plane[d / 4 * 64 + slot * 4 + d % 4]);
+      s = __builtin_fmaf(static_cast<float>(dot),
+                         query.scales[g] * Load<float>(scales, g * kPageTokens + slot), s);
+    }
+  }
+  s *= args.scale;
+  return args.softcap == 0.0f ? s : args.softcap * math::Tanh(s / args.softcap);
+}
+
+void AddValue(const AttentionArgs& args, const uint8_t* plane, uint32_t slot, float p, float* o) {
+  if (args.v_type == KvType::kInt8) {
+    const uint8_t* codes = plane + slot * layout::VCodeStride(args.v_head_dim);
+    const uint8_t* scales = plane + layout::VCodeBytes(args.v_head_dim);
+    for (uint32_t d = 0; d < args.v_head_dim; ++d) {
+      const float ps = p * Load<float>(scales, d / layout::kKvGroup * kPageTokens + slot);
+      o[d] = __builtin_fmaf(ps, static_cast<float>(static_cast<int8_t>(codes[d])), o[d]);
+    }
+    return;
+  }
+  for (uint32_t d = 0; d < args.v_head_dim; ++d) {
+    const size_t at = size_t{slot} * args.v_head_dim + d;
+    const float v = args.v_type == KvType::kF32 ? Load<float>(plane, at)
+                                                : HalfToFloat(Load<uint16_t>(plane, at));
+    o[d] = __builtin_fmaf(p, v, o[d]);
+  }
+}
+
+}  // namespace
+
+void WriteK(uint8_t* plane, KvType type, uint32_t slot, const float* k, uint32_t head_dim) {
+  Write(plane, type, slot, k, head_dim, true);
+}
+
+void WriteV(uint8_t* plane, KvType type, uint32_t slot, const float* v, uint32_t head_dim) {
+  Write(plane, type, slot, v, head_dim, false);
+}
+
+void Attention(const AttentionArgs& args) {
+  float* q_scales = static_cast<float*>(args.scratch);
+  int8_t* q_codes =
+      reinterpret_cast<int8_t*>(q_scales + layout::CeilDiv(args.head_dim, layout::kKvGroup));
+  for (uint32_t row = 0; row < args.tokens * args.group_heads; ++row) {
+    const uint32_t token = row / args.group_heads, head = row % args.group_heads;
+    const uint32_t position = args.first_position + token;
+    const Query query = {args.q + token * args.q_stride + head * args.head_dim, q_codes, q_scales};
+    float* o = args.out + token * args.out_stride + head * args.v_head_dim;
+    if (args.k_type == KvType::kInt8)
+      for (uint32_t i = 0; i < args.head_dim; i += layout::kKvGroup)
+        q_scales[i / layout::kKvGroup] =
+            QuantizeBlock(query.q + i, std::min(layout::kKvGroup, args.head_dim - i), q_codes + i);
+    std::fill(o, o + args.v_head_dim, 0.0f);
+    float m = -std::numeric_limits<float>::infinity(), l = 0.0f;
+    if (args.sinks != nullptr) {
+      m = args.sinks[head];
+      l = 1.0f;
+    }
+    const uint32_t first =
+        args.window != 0 && position >= args.window ? position - args.window + 1 : 0;
+    for (uint32_t base = first / kAttentionBlock * kAttentionBlock; base <= position;
+         base += kAttentionBlock) {
+      const uint32_t begin = std::max(base, first);
+      const uint32_t end = std::min(base + kAttentionBlock, position + 1);
+      const auto page = [&](uint32_t key) {
+        return args.pages[key / kPageTokens - args.first_page];
+      };
+      float s[kAttentionBlock], top = m, lanes[16] = {};
+      for (uint32_t key = begin; key < end; ++key) {
+        s[key - base] = Score(args, page(key) + args.k_offset, key % kPageTokens, query);
+        top = s[key - base] > top ? s[key - base] : top;
+      }
+      const float a = math::Exp(m - top);
+      for (uint32_t key = begin; key < end; ++key) {
+        s[key - base] = math::Exp(s[key - base] - top);
+        lanes[key % 16] += s[key - base];
+      }
+      m = top;
+      l = __builtin_fmaf(l, a, Tree(lanes));
+      for (uint32_t d = 0; d < args.v_head_dim; ++d) o[d] *= a;
+      for (uint32_t key = begin; key < end; ++key)
+        AddValue(args, page(key) + args.v_offset, key % kPageTokens, s[key - base], o);
+    }
+    const float inverse = 1.0f / l;
+    for (uint32_t d = 0; d < args.v_head_dim; ++d) o[d] *= inverse;
+  }
+}
+
+}  // namespace qinfer::kernels::ref
