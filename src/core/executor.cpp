@@ -30,7 +30,6 @@ namespace {
 constexpr uint32_t kMaxThreads = 1024;
 // After a loop the next one usually follows within microseconds, and waking a parked thread costs
 // more than that; while a loop still runs the next one is certain to be near.
-constexpr uint64_t kSpinAfterLoopNs = 5'000;
 constexpr uint64_t kSpinInLoopNs = 50'000;
 
 inline void Pause() {
@@ -53,8 +52,10 @@ inline void ResetFloatModes() {
 
 class ThreadPool final : public Executor {
  public:
-  explicit ThreadPool(uint32_t threads)
-      : concurrency_(threads), spin_(threads <= DefaultThreads()) {}
+  ThreadPool(uint32_t threads, uint32_t spin_us)
+      : concurrency_(threads),
+        spin_(spin_us != 0 && threads <= DefaultThreads()),
+        spin_after_loop_ns_(uint64_t{1000} * spin_us) {}
 
   Status Start();
   ~ThreadPool() override;
@@ -85,6 +86,7 @@ class ThreadPool final : public Executor {
 
   const uint32_t concurrency_;
   const bool spin_;  // spinning where threads share processors only delays the one that works
+  const uint64_t spin_after_loop_ns_;
   std::vector<pthread_t> threads_;
 
   alignas(64) std::atomic<uint64_t> state_{kClosed};  // loop number << 32 | next index
@@ -217,7 +219,7 @@ bool ThreadPool::AwaitLoop(uint32_t seen) {
           done_.load(std::memory_order_relaxed) == count_.load(std::memory_order_relaxed)) {
         loop_ended = now;
       }
-      if (loop_ended != 0 ? now - loop_ended > kSpinAfterLoopNs : now - begin > kSpinInLoopNs)
+      if (loop_ended != 0 ? now - loop_ended > spin_after_loop_ns_ : now - begin > kSpinInLoopNs)
         break;
     }
   }
@@ -238,13 +240,13 @@ void ThreadPool::WorkerMain() {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Executor>> CreateThreadPool(uint32_t threads) {
+StatusOr<std::unique_ptr<Executor>> CreateThreadPool(uint32_t threads, uint32_t spin_us) {
   if (threads == 0) threads = std::min(DefaultThreads(), kMaxThreads);
   if (threads > kMaxThreads) {
     return MisuseError(StrCat(threads, " threads asked for; at most ", kMaxThreads,
                               " (0 = one per processor that this process may use)"));
   }
-  auto pool = std::make_unique<ThreadPool>(threads);
+  auto pool = std::make_unique<ThreadPool>(threads, spin_us);
   QINFER_RETURN_IF_ERROR(pool->Start());
   return std::unique_ptr<Executor>(std::move(pool));
 }

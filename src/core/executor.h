@@ -38,10 +38,14 @@ class SerialExecutor final : public Executor {
   }
 };
 
-// Our pool: `threads` includes the calling thread, which is worker 0. Idle workers spin for a few
-// microseconds after a loop, since the next one usually follows at once, and then park. 0 threads =
-// DefaultThreads().
-StatusOr<std::unique_ptr<Executor>> CreateThreadPool(uint32_t threads);
+// How long idle workers spin after a loop by default.
+inline constexpr uint32_t kDefaultSpinUs = 5;
+
+// Our pool: `threads` includes the calling thread, which is worker 0. Idle workers spin for
+// `spin_us` after a loop, since the next one usually follows at once, and then park; with 0 nobody
+// ever spins, also not for the end of a loop. 0 threads = DefaultThreads().
+StatusOr<std::unique_ptr<Executor>> CreateThreadPool(uint32_t threads,
+                                                     uint32_t spin_us = kDefaultSpinUs);
 
 // The processors this process may use: affinity mask and cgroup quota, at least 1.
 uint32_t DefaultThreads();
