@@ -1,0 +1,253 @@
+// Shared helpers of the subcommands; see common.h.
+#include "common.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+namespace cli {
+namespace {
+
+volatile sig_atomic_t interrupted = 0;
+
+// While it lives, an interrupt asks the running task to stop instead of killing the program, so
+// that no partial file stays behind.
+class InterruptGuard {
+ public:
+  InterruptGuard() {
+    struct sigaction action = {};
+    action.sa_handler = [](int) { interrupted = 1; };
+    sigaction(SIGINT, &action, &old_int_);
+    sigaction(SIGTERM, &action, &old_term_);
+  }
+  ~InterruptGuard() {
+    sigaction(SIGINT, &old_int_, nullptr);
+    sigaction(SIGTERM, &old_term_, nullptr);
+  }
+
+ private:
+  struct sigaction old_int_ = {}, old_term_ = {};
+};
+
+void DrawBar(const char* title, const qinfer_progress& progress) {
+  constexpr int kWidth = 30;
+  const double share = progress.total == 0 ? 0.0
+                                           : static_cast<double>(progress.done) /
+                                                 static_cast<double>(progress.total);
+  const int filled = static_cast<int>(share * kWidth);
+  std::fprintf(stderr, "\r\033[K%s [%.*s%*s] %3.0f %%  %.*s", title, filled,
+               "##############################", kWidth - filled, "", 100.0 * share,
+               static_cast<int>(progress.phase.size), progress.phase.data);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+qinfer_status Check(qinfer_status status, const qinfer_error& error, const char* what) {
+  if (status >= 0) return status;
+  std::string message = error.message[0] != '\0' ? error.message : qinfer_status_name(status);
+  throw Error(std::string(what) + ": " + message);
+}
+
+void AddJson(CLI::App* app, Common* common) {
+  app->add_flag("--json", common->json, "Machine-readable output");
+}
+
+void AddMachine(CLI::App* app, Common* common) {
+  app->add_option("--threads", common->threads, "Threads (default: the processors available)")
+      ->check(CLI::Range(1, 1024));
+  app->add_option("--isa", common->isa, "Highest instruction set: ref, avx2, avx512, neon")
+      ->check(CLI::IsMember({"auto", "ref", "avx2", "avx512", "neon"}));
+}
+
+void AddLoad(CLI::App* app, Common* common) {
+  app->add_option("--load", common->load, "How a .qinfer file is reached: map or copy")
+      ->check(CLI::IsMember({"map", "copy"}));
+}
+
+void AddEngine(CLI::App* app, Common* common) {
+  app->add_option("--kv", common->kv, "KV cache type: f32, f16, int8")
+      ->check(CLI::IsMember({"f32", "f16", "int8"}));
+  app->add_option("--activations", common->activations,
+                  "Inputs of quantized layers: auto, int8, float")
+      ->check(CLI::IsMember({"auto", "int8", "float"}));
+}
+
+Runtime MakeRuntime(const Common& common, uint64_t memory_limit) {
+  qinfer_runtime_options options = QINFER_RUNTIME_OPTIONS_INIT;
+  options.threads = common.threads;
+  options.host_bytes_limit = memory_limit;
+  if (common.isa == "ref") options.cpu_isa_cap = QINFER_ISA_REF;
+  if (common.isa == "avx2") options.cpu_isa_cap = QINFER_ISA_AVX2;
+  if (common.isa == "avx512") options.cpu_isa_cap = QINFER_ISA_AVX512;
+  if (common.isa == "neon") options.cpu_isa_cap = QINFER_ISA_NEON;
+  qinfer_runtime* runtime = nullptr;
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_runtime_create(QINFER_ABI, &options, &runtime, &error), error, "cannot start");
+  return Runtime(runtime);
+}
+
+Model OpenModel(qinfer_runtime* runtime, const std::string& path, const Common& common,
+                uint32_t parts, bool verify) {
+  qinfer_source source = QINFER_SOURCE_INIT;
+  source.path = Str(path);
+  qinfer_load_options options = QINFER_LOAD_OPTIONS_INIT;
+  options.access = common.load == "copy" ? QINFER_LOAD_COPY : QINFER_LOAD_MAP;
+  options.parts = parts;
+  options.flags = verify ? QINFER_LOAD_VERIFY : 0;
+  qinfer_model* model = nullptr;
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_model_load(runtime, &source, &options, &model, &error), error,
+        "cannot load the model");
+  return Model(model);
+}
+
+uint32_t KvType(const std::string& name) {
+  if (name == "f32") return QINFER_KV_F32;
+  if (name == "f16") return QINFER_KV_F16;
+  if (name == "int8") return QINFER_KV_INT8;
+  return QINFER_KV_DEFAULT;
+}
+
+uint32_t ActivationType(const std::string& name) {
+  if (name == "int8") return QINFER_ACTIVATIONS_INT8;
+  if (name == "float") return QINFER_ACTIVATIONS_FLOAT;
+  return QINFER_ACTIVATIONS_AUTO;
+}
+
+Engine MakeEngine(qinfer_model* model, const Common& common, uint32_t max_sessions) {
+  qinfer_engine_options options = QINFER_ENGINE_OPTIONS_INIT;
+  options.max_sessions = max_sessions;
+  options.context_tokens = common.context;
+  options.k_type = options.v_type = KvType(common.kv);
+  options.activations = ActivationType(common.activations);
+  qinfer_engine* engine = nullptr;
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_engine_create(model, &options, &engine, &error), error, "cannot prepare the model");
+  return Engine(engine);
+}
+
+void Run(qinfer_task* task, const char* title, bool quiet) {
+  const InterruptGuard guard;
+  const bool terminal = isatty(STDERR_FILENO) == 1;
+  std::string last_phase;
+  qinfer_error error = QINFER_ERROR_INIT;
+  qinfer_status status = QINFER_PENDING;
+  while (status == QINFER_PENDING) {
+    if (interrupted != 0) qinfer_task_cancel(task);
+    status = qinfer_task_wait(task, 100'000'000, &error);
+    if (quiet) continue;
+    qinfer_progress progress = QINFER_PROGRESS_INIT;
+    if (qinfer_task_progress(task, &progress, nullptr) != QINFER_OK) continue;
+    if (terminal) {
+      DrawBar(title, progress);
+    } else if (View(progress.phase) != last_phase && status == QINFER_PENDING) {
+      last_phase = View(progress.phase);
+      std::fprintf(stderr, "%s: %s\n", title, last_phase.c_str());
+    }
+  }
+  if (!quiet && terminal) std::fprintf(stderr, "\r\033[K");
+  if (status == QINFER_E_CANCELLED) throw Error(std::string(title) + ": interrupted", 130);
+  Check(status, error, title);
+}
+
+Report TakeReport(qinfer_task* task) {
+  qinfer_report* report = nullptr;
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_task_take_report(task, &report, &error), error, "no report");
+  return Report(report);
+}
+
+std::string Render(qinfer_report* report, uint32_t form) {
+  qinfer_str text = {nullptr, 0};
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_report_render(report, form, &text, &error), error, "cannot show the report");
+  return std::string(View(text));
+}
+
+double Number(const qinfer_report* report, const std::string& path, double otherwise) {
+  double value = 0.0;
+  return qinfer_report_double(report, path.data(), path.size(), &value, nullptr) == QINFER_OK
+             ? value
+             : otherwise;
+}
+
+std::string Text(const qinfer_report* report, const std::string& path) {
+  qinfer_str value = {nullptr, 0};
+  if (qinfer_report_string(report, path.data(), path.size(), &value, nullptr) != QINFER_OK)
+    return "";
+  return std::string(View(value));
+}
+
+size_t Count(const qinfer_report* report, const std::string& path) {
+  size_t count = 0;
+  return qinfer_report_size(report, path.data(), path.size(), &count, nullptr) == QINFER_OK ? count
+                                                                                            : 0;
+}
+
+std::vector<int32_t> Encode(const qinfer_model* model, std::string_view text, uint64_t flags) {
+  qinfer_error error = QINFER_ERROR_INIT;
+  std::vector<int32_t> ids(text.size() + 8);
+  size_t count = 0;
+  qinfer_status status = qinfer_tokenizer_encode(model, text.data(), text.size(), flags, ids.data(),
+                                                 ids.size(), &count, &error);
+  if (status == QINFER_E_MISUSE && error.detail == QINFER_DETAIL_BUFFER_TOO_SMALL) {
+    ids.resize(count);
+    status = qinfer_tokenizer_encode(model, text.data(), text.size(), flags, ids.data(), ids.size(),
+                                     &count, &error);
+  }
+  Check(status, error, "cannot tokenize");
+  ids.resize(count);
+  return ids;
+}
+
+std::string ReadFile(const std::string& path) {
+  if (path == "-") return std::string((std::istreambuf_iterator<char>(std::cin)), {});
+  std::ifstream in(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  if (!in) throw Error("cannot read " + path);
+  return text;
+}
+
+std::string Bytes(uint64_t bytes) {
+  char text[32];
+  const double value = static_cast<double>(bytes);
+  if (value >= 1e9) {
+    std::snprintf(text, sizeof(text), "%.2f GB", value * 1e-9);
+  } else if (value >= 1e6) {
+    std::snprintf(text, sizeof(text), "%.2f MB", value * 1e-6);
+  } else {
+    std::snprintf(text, sizeof(text), "%.1f kB", value * 1e-3);
+  }
+  return text;
+}
+
+uint64_t ParseBytes(const std::string& text) {
+  size_t used = 0;
+  double value = 0.0;
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  const std::string unit = text.substr(used);
+  double factor = 0.0;
+  if (unit.empty() || unit == "B") factor = 1.0;
+  if (unit == "K" || unit == "kB" || unit == "KB") factor = 1e3;
+  if (unit == "M" || unit == "MB") factor = 1e6;
+  if (unit == "G" || unit == "GB") factor = 1e9;
+  if (unit == "KiB") factor = 1024.0;
+  if (unit == "MiB") factor = 1048576.0;
+  if (unit == "GiB") factor = 1073741824.0;
+  if (used == 0 || factor == 0.0 || !(value * factor >= 1.0 && value * factor < 1e18)) {
+    throw Error("'" + text + "' is not a size; write 2GiB, 500MB or a number of bytes", 2);
+  }
+  return static_cast<uint64_t>(value * factor);
+}
+
+}  // namespace cli

@@ -1,0 +1,95 @@
+// What the subcommands of the qinfer command share: owners of handles, errors as exceptions that
+// main turns into exit codes, common options, progress on stderr. No subcommand lives here.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "qinfer/qinfer.h"
+
+namespace cli {
+
+// Ends the program with exit code 1 (2 for usage) and the message on stderr.
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message, int exit_code = 1)
+      : std::runtime_error(message), exit_code_(exit_code) {}
+  int exit_code() const { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+// Throws Error unless `status` is OK or a note; says which call failed and why.
+qinfer_status Check(qinfer_status status, const qinfer_error& error, const char* what);
+
+struct Deleter {
+  void operator()(qinfer_runtime* handle) const { qinfer_runtime_release(handle); }
+  void operator()(qinfer_model* handle) const { qinfer_model_release(handle); }
+  void operator()(qinfer_calibration* handle) const { qinfer_calibration_release(handle); }
+  void operator()(qinfer_engine* handle) const { qinfer_engine_release(handle); }
+  void operator()(qinfer_session* handle) const { qinfer_session_release(handle); }
+  void operator()(qinfer_task* handle) const { qinfer_task_release(handle); }
+  void operator()(qinfer_report* handle) const { qinfer_report_release(handle); }
+};
+using Runtime = std::unique_ptr<qinfer_runtime, Deleter>;
+using Model = std::unique_ptr<qinfer_model, Deleter>;
+using Calibration = std::unique_ptr<qinfer_calibration, Deleter>;
+using Engine = std::unique_ptr<qinfer_engine, Deleter>;
+using Session = std::unique_ptr<qinfer_session, Deleter>;
+using Task = std::unique_ptr<qinfer_task, Deleter>;
+using Report = std::unique_ptr<qinfer_report, Deleter>;
+
+inline qinfer_str Str(std::string_view text) { return {text.data(), text.size()}; }
+inline std::string_view View(qinfer_str text) { return {text.data, text.size}; }
+
+// Options that mean the same in every subcommand; each adds those that it understands.
+struct Common {
+  bool json = false;
+  uint32_t threads = 0;
+  std::string isa = "auto";
+  std::string kv;
+  std::string activations = "auto";
+  std::string load = "map";
+  uint64_t context = 0;
+};
+void AddJson(CLI::App* app, Common* common);
+void AddMachine(CLI::App* app, Common* common);  // --threads, --isa
+void AddLoad(CLI::App* app, Common* common);     // --load
+void AddEngine(CLI::App* app, Common* common);   // --kv, --activations, --context
+
+Runtime MakeRuntime(const Common& common, uint64_t memory_limit = 0);
+Model OpenModel(qinfer_runtime* runtime, const std::string& path, const Common& common,
+                uint32_t parts, bool verify = false);
+uint32_t KvType(const std::string& name);  // "" = default
+uint32_t ActivationType(const std::string& name);
+Engine MakeEngine(qinfer_model* model, const Common& common, uint32_t max_sessions = 1);
+
+// Runs a task to its end with progress on stderr: a bar on a terminal, a line per phase elsewhere;
+// silent with `quiet`. SIGINT cancels.
+void Run(qinfer_task* task, const char* title, bool quiet);
+Report TakeReport(qinfer_task* task);
+std::string Render(qinfer_report* report, uint32_t form);
+double Number(const qinfer_report* report, const std::string& path, double otherwise = 0.0);
+std::string Text(const qinfer_report* report, const std::string& path);
+size_t Count(const qinfer_report* report, const std::string& path);
+
+std::vector<int32_t> Encode(const qinfer_model* model, std::string_view text, uint64_t flags);
+std::string ReadFile(const std::string& path);  // "-" = standard input
+std::string Bytes(uint64_t bytes);              // "98.4 MB"
+uint64_t ParseBytes(const std::string& text);   // "2GiB", "500M", "1024"
+
+// One per source file; each adds its subcommands to `app`.
+void AddInspect(CLI::App* app);
+void AddText(CLI::App* app);
+void AddGenerate(CLI::App* app);
+void AddQuantize(CLI::App* app);
+void AddMeasure(CLI::App* app);
+void AddCompletion(CLI::App* app);
+
+}  // namespace cli

@@ -1,0 +1,102 @@
+// qinfer completion: shell completion scripts for bash, zsh and fish, made from the command's own
+// table of options.
+#include <cstdio>
+
+#include "common.h"
+
+namespace cli {
+namespace {
+
+std::vector<std::string> OptionNames(const CLI::App* app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app->get_options()) {
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::string Join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+// Within single quotes of every one of the three shells.
+std::string Quoted(const std::string& text) {
+  std::string quoted;
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted;
+}
+
+void PrintBash(const CLI::App* root) {
+  std::vector<std::string> names;
+  std::string cases;
+  for (const CLI::App* sub : root->get_subcommands({})) {
+    names.push_back(sub->get_name());
+    cases += "    " + sub->get_name() + ") words='" + Join(OptionNames(sub)) + "' ;;\n";
+  }
+  std::printf(
+      "_qinfer() {\n"
+      "  local current=${COMP_WORDS[COMP_CWORD]} words\n"
+      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+      "    COMPREPLY=($(compgen -W '%s' -- \"$current\"))\n"
+      "    return\n"
+      "  fi\n"
+      "  case ${COMP_WORDS[1]} in\n%s"
+      "  esac\n"
+      "  case $current in\n"
+      "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$current\")) ;;\n"
+      "    *) COMPREPLY=($(compgen -f -- \"$current\")) ;;\n"
+      "  esac\n"
+      "}\n"
+      "complete -o filenames -F _qinfer qinfer\n",
+      Join(names).c_str(), cases.c_str());
+}
+
+void PrintZsh(const CLI::App* root) {
+  std::printf("#compdef qinfer\n_qinfer() {\n  local -a commands\n  commands=(\n");
+  for (const CLI::App* sub : root->get_subcommands({})) {
+    std::printf("    '%s:%s'\n", sub->get_name().c_str(), Quoted(sub->get_description()).c_str());
+  }
+  std::printf(
+      "  )\n  if (( CURRENT == 2 )); then\n    _describe 'command' commands\n    return\n  fi\n  "
+      "case $words[2] in\n");
+  for (const CLI::App* sub : root->get_subcommands({})) {
+    std::printf("    %s) compadd -- %s ;;\n", sub->get_name().c_str(),
+                Join(OptionNames(sub)).c_str());
+  }
+  std::printf("  esac\n  _files\n}\n_qinfer \"$@\"\n");
+}
+
+void PrintFish(const CLI::App* root) {
+  for (const CLI::App* sub : root->get_subcommands({})) {
+    std::printf("complete -c qinfer -n __fish_use_subcommand -a %s -d '%s'\n",
+                sub->get_name().c_str(), Quoted(sub->get_description()).c_str());
+    for (const CLI::Option* option : sub->get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        std::printf("complete -c qinfer -n '__fish_seen_subcommand_from %s' -l %s -d '%s'\n",
+                    sub->get_name().c_str(), name.c_str(),
+                    Quoted(option->get_description()).c_str());
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void AddCompletion(CLI::App* app) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App* sub = app->add_subcommand(
+      "completion", "A completion script for a shell: source <(qinfer completion bash)");
+  sub->add_option("SHELL", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  sub->callback([app, shell] {
+    if (*shell == "bash") PrintBash(app);
+    if (*shell == "zsh") PrintZsh(app);
+    if (*shell == "fish") PrintFish(app);
+  });
+}
+
+}  // namespace cli

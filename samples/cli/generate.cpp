@@ -1,0 +1,282 @@
+// qinfer generate and chat: text from a raw prompt, and a conversation through the model's chat
+// template.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "common.h"
+
+namespace cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options : Common {
+  std::string model, prompt, system;
+  uint32_t max_tokens = 64;
+  float temperature = 0.0f, top_p = 0.0f, min_p = 0.0f;
+  float repetition_penalty = 0.0f, frequency_penalty = 0.0f, presence_penalty = 0.0f;
+  uint32_t top_k = 0, logprobs = 0;
+  uint64_t seed = 0;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  bool has_temperature = false, has_prompt = false;
+};
+
+void AddSampling(CLI::App* app, Options* options) {
+  app->add_option("-n,--max-tokens", options->max_tokens,
+                  "Tokens to generate at most; 0 = until the context is full")
+      ->capture_default_str();
+  app->add_option("--temperature", options->temperature, "0 = always the likeliest token")
+      ->check(CLI::Range(0.0, 100.0));
+  app->add_option("--top-k", options->top_k, "Only the k likeliest tokens");
+  app->add_option("--top-p", options->top_p,
+                  "Only the likeliest tokens that make up this probability")
+      ->check(CLI::Range(0.0, 1.0));
+  app->add_option("--min-p", options->min_p, "Only tokens this likely relative to the likeliest")
+      ->check(CLI::Range(0.0, 1.0));
+  app->add_option("--repetition-penalty", options->repetition_penalty);
+  app->add_option("--frequency-penalty", options->frequency_penalty);
+  app->add_option("--presence-penalty", options->presence_penalty);
+  app->add_option("--seed", options->seed, "The same seed gives the same text")
+      ->capture_default_str();
+  app->add_option("--stop", options->stop, "Text that ends the output; may be repeated");
+  app->add_flag("--ignore-eos", options->ignore_eos, "Go on after the model's end token");
+  app->add_option("--logprobs", options->logprobs, "With --json: the best N tokens at each place");
+}
+
+struct Outcome {
+  std::string text, finish;
+  Json tokens = Json::array();
+  uint32_t prompt_tokens = 0, generated_tokens = 0;
+  double seconds = 0.0;
+};
+
+const char* FinishName(uint32_t reason) {
+  switch (reason) {
+    case QINFER_FINISH_EOS:
+      return "eos";
+    case QINFER_FINISH_STOP_TOKEN:
+      return "stop_token";
+    case QINFER_FINISH_STOP_STRING:
+      return "stop_string";
+    case QINFER_FINISH_MAX_TOKENS:
+      return "max_tokens";
+    case QINFER_FINISH_CONTEXT_FULL:
+      return "context_full";
+    default:
+      return "none";
+  }
+}
+
+// Generates after the session's tokens; streams to stdout unless `json`.
+Outcome Generate(qinfer_session* session, const Options& options) {
+  qinfer_generate_options generate = QINFER_GENERATE_OPTIONS_INIT;
+  generate.max_tokens = options.max_tokens;
+  if (options.temperature == 0.0f) generate.flags |= QINFER_GENERATE_GREEDY;
+  if (options.ignore_eos) generate.flags |= QINFER_GENERATE_IGNORE_EOS;
+  generate.temperature = options.temperature;
+  generate.top_k = options.top_k;
+  generate.top_p = options.top_p;
+  generate.min_p = options.min_p;
+  generate.repetition_penalty = options.repetition_penalty;
+  generate.frequency_penalty = options.frequency_penalty;
+  generate.presence_penalty = options.presence_penalty;
+  generate.seed = options.seed;
+  generate.logprobs = options.logprobs;
+  std::vector<qinfer_str> stops;
+  for (const std::string& stop : options.stop) stops.push_back(Str(stop));
+  generate.stop_strings = stops.data();
+  generate.stop_string_count = stops.size();
+  qinfer_task* raw = nullptr;
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_generate_begin(session, &generate, &raw, &error), error, "cannot generate");
+  const Task task(raw);
+  Outcome outcome;
+  const auto start = std::chrono::steady_clock::now();
+  while (true) {
+    qinfer_event event = QINFER_EVENT_INIT;
+    const qinfer_status status =
+        qinfer_generate_next(task.get(), QINFER_BUDGET_UNLIMITED, &event, &error);
+    if (status == QINFER_END) break;
+    if (Check(status, error, "generation failed") == QINFER_PENDING) continue;
+    outcome.text += View(event.text);
+    if (!options.json) {
+      std::fwrite(event.text.data, 1, event.text.size, stdout);
+      std::fflush(stdout);
+    } else if (event.token != QINFER_TOKEN_NONE) {
+      Json token = {{"id", event.token}};
+      if (event.logprob_count > 0) {
+        token["logprob"] = event.logprobs[0].logprob;
+        for (uint64_t i = 1; i < event.logprob_count; ++i) {
+          token["top"].push_back(
+              {{"id", event.logprobs[i].token}, {"logprob", event.logprobs[i].logprob}});
+        }
+      }
+      outcome.tokens.push_back(std::move(token));
+    }
+    if (event.finish_reason != QINFER_FINISH_NONE) outcome.finish = FinishName(event.finish_reason);
+  }
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  Check(
+      qinfer_generate_counts(task.get(), &outcome.prompt_tokens, &outcome.generated_tokens, &error),
+      error, "cannot count");
+  return outcome;
+}
+
+void PrintJson(const Outcome& outcome) {
+  Json json;
+  json["text"] = outcome.text;
+  json["finish_reason"] = outcome.finish;
+  json["prompt_tokens"] = outcome.prompt_tokens;
+  json["generated_tokens"] = outcome.generated_tokens;
+  json["seconds"] = outcome.seconds;
+  json["tokens"] = outcome.tokens;
+  std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+struct Loaded {
+  Runtime runtime;
+  Model model;
+  Engine engine;
+  Session session;
+};
+
+Loaded Load(const Options& options) {
+  Loaded loaded;
+  loaded.runtime = MakeRuntime(options);
+  loaded.model = OpenModel(loaded.runtime.get(), options.model, options, QINFER_PARTS_ALL);
+  loaded.engine = MakeEngine(loaded.model.get(), options);
+  qinfer_session* session = nullptr;
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_session_create(loaded.engine.get(), &session, &error), error,
+        "cannot open a session");
+  loaded.session.reset(session);
+  return loaded;
+}
+
+void RunGenerate(const Options& options) {
+  const Loaded loaded = Load(options);
+  qinfer_error error = QINFER_ERROR_INIT;
+  const std::vector<int32_t> ids = Encode(loaded.model.get(), options.prompt, 0);
+  if (ids.empty()) throw Error("the prompt is empty and this model adds no BOS: give -p some text");
+  Check(qinfer_session_append(loaded.session.get(), ids.data(), ids.size(), &error), error,
+        "prompt");
+  if (!options.json) std::fwrite(options.prompt.data(), 1, options.prompt.size(), stdout);
+  const Outcome outcome = Generate(loaded.session.get(), options);
+  if (options.json) {
+    PrintJson(outcome);
+  } else {
+    std::printf("\n");
+  }
+}
+
+std::string RenderChat(const Loaded& loaded, const Json& messages) {
+  const std::string text = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
+  qinfer_render_options render = QINFER_RENDER_OPTIONS_INIT;
+  render.messages_json = Str(text);
+  qinfer_error error = QINFER_ERROR_INIT;
+  std::string prompt(text.size() + (1 << 14), '\0');
+  size_t size = 0;
+  qinfer_status status = QINFER_OK;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    status = qinfer_template_render(loaded.runtime.get(), loaded.model.get(), &render,
+                                    prompt.data(), prompt.size(), &size, &error);
+    if (status != QINFER_E_MISUSE || error.detail != QINFER_DETAIL_BUFFER_TOO_SMALL) break;
+    prompt.resize(size);
+  }
+  Check(status, error, "chat template");
+  prompt.resize(size);
+  return prompt;
+}
+
+// Brings the session to exactly `ids`, keeping what it has computed of them.
+void MoveTo(qinfer_session* session, const std::vector<int32_t>& ids) {
+  qinfer_error error = QINFER_ERROR_INIT;
+  uint32_t length = 0;
+  Check(qinfer_session_length(session, &length, &error), error, "session");
+  std::vector<int32_t> have(length);
+  size_t count = 0;
+  Check(qinfer_session_tokens(session, have.data(), have.size(), &count, &error), error, "session");
+  size_t same = 0;
+  while (same < count && same < ids.size() && have[same] == ids[same]) ++same;
+  if (same == ids.size() && same > 0) --same;  // something must be left to compute
+  if (same < count && qinfer_session_truncate(session, static_cast<uint32_t>(same), &error) < 0) {
+    same = 0;  // a sliding window has dropped what would be needed: begin anew
+    Check(qinfer_session_truncate(session, 0, &error), error, "session");
+  }
+  Check(qinfer_session_append(session, ids.data() + same, ids.size() - same, &error), error,
+        "conversation");
+}
+
+void RunChat(const Options& options) {
+  const Loaded loaded = Load(options);
+  Json messages = Json::array();
+  if (!options.system.empty())
+    messages.push_back({{"role", "system"}, {"content", options.system}});
+  const bool terminal = isatty(STDIN_FILENO) == 1;
+  if (!options.has_prompt && terminal)
+    std::fprintf(stderr, "An empty line or Ctrl-D ends the conversation.\n");
+  while (true) {
+    std::string line = options.prompt;
+    if (!options.has_prompt) {
+      if (terminal) {
+        std::printf("> ");
+        std::fflush(stdout);
+      }
+      if (!std::getline(std::cin, line) || line.empty()) break;
+    }
+    messages.push_back({{"role", "user"}, {"content", line}});
+    const std::string prompt = RenderChat(loaded, messages);
+    MoveTo(loaded.session.get(), Encode(loaded.model.get(), prompt, QINFER_ENCODE_NO_SPECIAL));
+    const Outcome outcome = Generate(loaded.session.get(), options);
+    if (options.json) {
+      PrintJson(outcome);
+    } else {
+      std::printf("\n");
+    }
+    if (options.has_prompt) break;
+    messages.push_back({{"role", "assistant"}, {"content", outcome.text}});
+  }
+}
+
+}  // namespace
+
+void AddGenerate(CLI::App* app) {
+  auto generate = std::make_shared<Options>();
+  CLI::App* sub = app->add_subcommand("generate", "Continue a raw prompt, without a template");
+  sub->add_option("MODEL", generate->model)->required();
+  sub->add_option("-p,--prompt", generate->prompt, "The prompt")->required();
+  sub->add_option("--context", generate->context, "Tokens of KV cache");
+  AddSampling(sub, generate.get());
+  AddJson(sub, generate.get());
+  AddMachine(sub, generate.get());
+  AddLoad(sub, generate.get());
+  AddEngine(sub, generate.get());
+  sub->callback([generate] { RunGenerate(*generate); });
+
+  auto chat = std::make_shared<Options>();
+  chat->max_tokens = 512;
+  sub = app->add_subcommand("chat",
+                            "Talk to the model through its chat template; interactive without -p");
+  sub->add_option("MODEL", chat->model)->required();
+  CLI::Option* prompt =
+      sub->add_option("-p,--prompt", chat->prompt, "One message; its answer ends the program");
+  sub->add_option("--system", chat->system, "The system message");
+  sub->add_option("--context", chat->context, "Tokens of KV cache");
+  AddSampling(sub, chat.get());
+  AddJson(sub, chat.get());
+  AddMachine(sub, chat.get());
+  AddLoad(sub, chat.get());
+  AddEngine(sub, chat.get());
+  sub->callback([chat, prompt] {
+    chat->has_prompt = prompt->count() != 0;
+    RunChat(*chat);
+  });
+}
+
+}  // namespace cli

@@ -1,0 +1,271 @@
+// qinfer info, inspect, convert: what a model is, tensor by tensor, and the lossless way into a
+// .qinfer file.
+#include <sys/stat.h>
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "common.h"
+
+namespace cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options : Common {
+  std::string model, out;
+  bool verify = false;
+};
+
+std::string Shape(const qinfer_tensor_info& tensor) {
+  std::string text;
+  for (uint32_t i = 0; i < tensor.rank; ++i)
+    text += (i == 0 ? "" : " x ") + std::to_string(tensor.shape[i]);
+  return text;
+}
+
+const char* ImportName(uint32_t import) {
+  switch (import) {
+    case QINFER_IMPORT_EXACT:
+      return "exact";
+    case QINFER_IMPORT_MEASURED:
+      return "measured";
+    default:
+      return "not used";
+  }
+}
+
+qinfer_model_info Info(const qinfer_model* model) {
+  qinfer_model_info info = QINFER_MODEL_INFO_INIT;
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_model_info_get(model, &info, &error), error, "cannot describe the model");
+  return info;
+}
+
+std::vector<qinfer_tensor_info> Tensors(const qinfer_model* model) {
+  std::vector<qinfer_tensor_info> tensors(Info(model).tensor_count);
+  qinfer_error error = QINFER_ERROR_INIT;
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    tensors[i] = QINFER_TENSOR_INFO_INIT;
+    Check(qinfer_model_tensor(model, i, &tensors[i], &error), error, "cannot list tensors");
+  }
+  return tensors;
+}
+
+void RunInfo(const Options& options) {
+  const Runtime runtime = MakeRuntime(options);
+  const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_HEADER);
+  const qinfer_model_info info = Info(model.get());
+  qinfer_source source = QINFER_SOURCE_INIT;
+  source.path = Str(options.model);
+  qinfer_load_options load = QINFER_LOAD_OPTIONS_INIT;
+  load.access = options.load == "copy" ? QINFER_LOAD_COPY : QINFER_LOAD_MAP;
+  qinfer_engine_options engine = QINFER_ENGINE_OPTIONS_INIT;
+  engine.context_tokens = options.context;
+  engine.k_type = engine.v_type = KvType(options.kv);
+  engine.activations = ActivationType(options.activations);
+  qinfer_memory_plan plan = QINFER_MEMORY_PLAN_INIT;
+  qinfer_error error = QINFER_ERROR_INIT;
+  const bool planned = (info.flags & QINFER_MODEL_HAS_SPEC) != 0;
+  if (planned) {
+    Check(qinfer_model_plan(runtime.get(), &source, &load, &engine, &plan, &error), error,
+          "cannot plan memory");
+  }
+  qinfer_report* raw = nullptr;
+  Check(qinfer_model_report(model.get(), QINFER_MODEL_REPORT_INFO, &raw, &error), error,
+        "cannot describe the model");
+  const Report report(raw);
+  if (options.json) {
+    Json json = Json::parse(Render(report.get(), QINFER_RENDER_JSON));
+    if (planned) {
+      json["memory_plan"] = {{"mapped_bytes", plan.mapped_bytes},
+                             {"weight_bytes", plan.weight_bytes},
+                             {"tokenizer_bytes", plan.tokenizer_bytes},
+                             {"load_peak_bytes", plan.load_peak_bytes},
+                             {"kv_bytes", plan.kv_bytes},
+                             {"workspace_bytes", plan.workspace_bytes},
+                             {"total_bytes", plan.total_bytes}};
+    }
+    std::printf("%s\n", json.dump(2).c_str());
+    return;
+  }
+  std::printf("%s\n", options.model.c_str());
+  std::printf("  architecture   %.*s\n", static_cast<int>(info.architecture.size),
+              info.architecture.data);
+  std::printf("  parameters     %.2f M\n", static_cast<double>(info.parameters) * 1e-6);
+  std::printf("  layers         %u of width %u (feed-forward %u)\n", info.layers, info.hidden_size,
+              info.intermediate_size);
+  std::printf("  attention      %u heads of %u, %u KV heads\n", info.heads, info.head_dim,
+              info.kv_heads);
+  std::printf("  vocabulary     %u, head %s\n", info.vocab_size,
+              (info.flags & QINFER_MODEL_TIED_HEAD) != 0 ? "tied to the embedding" : "of its own");
+  std::printf("  context        %u\n", info.max_context);
+  std::printf("  tokenizer      %s\n",
+              (info.flags & QINFER_MODEL_HAS_TOKENIZER) != 0 ? "yes" : "none");
+  std::printf("  chat template  %s\n",
+              (info.flags & QINFER_MODEL_HAS_TEMPLATE) != 0 ? "yes" : "none");
+  struct Sum {
+    uint32_t count = 0;
+    uint64_t elements = 0, bytes = 0;
+  };
+  std::map<std::string, Sum> by_type;
+  for (const qinfer_tensor_info& tensor : Tensors(model.get())) {
+    const qinfer_str type = tensor.format.size != 0 && info.container == QINFER_CONTAINER_QINFER
+                                ? tensor.format
+                                : tensor.source_type;
+    Sum& sum = by_type[std::string(View(type))];
+    ++sum.count;
+    sum.elements += tensor.elements;
+    sum.bytes += tensor.bytes;
+  }
+  if (!by_type.empty())
+    std::printf("\n  %-20s %8s %14s %12s\n", "tensors by type", "count", "elements", "bytes");
+  for (const auto& [type, sum] : by_type) {
+    std::printf("  %-20s %8u %14" PRIu64 " %12s\n", type.c_str(), sum.count, sum.elements,
+                Bytes(sum.bytes).c_str());
+  }
+  if (planned) {
+    std::printf(
+        "\n  memory plan    weights %s, mapped %s, tokenizer %s, KV cache %s, workspace %s\n",
+        Bytes(plan.weight_bytes).c_str(), Bytes(plan.mapped_bytes).c_str(),
+        Bytes(plan.tokenizer_bytes).c_str(), Bytes(plan.kv_bytes).c_str(),
+        Bytes(plan.workspace_bytes).c_str());
+    std::printf("                 peak while loading %s, in all %s\n",
+                Bytes(plan.load_peak_bytes).c_str(), Bytes(plan.total_bytes).c_str());
+  }
+}
+
+void RunInspect(const Options& options) {
+  const Runtime runtime = MakeRuntime(options);
+  const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_HEADER);
+  qinfer_error error = QINFER_ERROR_INIT;
+  Report verification;
+  if (options.verify) {
+    qinfer_task* raw = nullptr;
+    Check(qinfer_verify_begin(model.get(), &raw, &error), error, "cannot verify");
+    const Task task(raw);
+    Run(task.get(), "verify", options.json);
+    verification = TakeReport(task.get());
+  }
+  bool ok = true;
+  if (verification != nullptr) {
+    int32_t value = 0;
+    Check(qinfer_report_bool(verification.get(), "ok", QINFER_STRLEN, &value, &error), error,
+          "no verdict");
+    ok = value != 0;
+  }
+  if (options.json) {
+    qinfer_report* raw = nullptr;
+    Check(qinfer_model_report(model.get(), QINFER_MODEL_REPORT_TENSORS, &raw, &error), error,
+          "cannot list tensors");
+    const Report report(raw);
+    Json json = Json::parse(Render(report.get(), QINFER_RENDER_JSON));
+    if (verification != nullptr)
+      json["verify"] = Json::parse(Render(verification.get(), QINFER_RENDER_JSON));
+    std::printf("%s\n", json.dump(2).c_str());
+  } else {
+    const std::vector<qinfer_tensor_info> tensors = Tensors(model.get());
+    size_t width = 6;
+    for (const qinfer_tensor_info& tensor : tensors) width = std::max(width, tensor.name.size);
+    std::printf("%-*s  %-16s %-8s %-20s %-9s %12s  %s\n", static_cast<int>(width), "tensor",
+                "shape", "stored", "computed as", "import", "bytes", "checksum");
+    for (const qinfer_tensor_info& tensor : tensors) {
+      char checksum[24] = "-";
+      if (tensor.has_checksum != 0)
+        std::snprintf(checksum, sizeof(checksum), "%016" PRIx64, tensor.checksum);
+      std::printf("%-*.*s  %-16s %-8.*s %-20.*s %-9s %12" PRIu64 "  %s\n", static_cast<int>(width),
+                  static_cast<int>(tensor.name.size), tensor.name.data, Shape(tensor).c_str(),
+                  static_cast<int>(tensor.source_type.size), tensor.source_type.data,
+                  static_cast<int>(tensor.format.size), tensor.format.data,
+                  ImportName(tensor.import), tensor.bytes, checksum);
+    }
+    if (verification != nullptr) {
+      for (size_t i = 0; i < Count(verification.get(), "tensors"); ++i) {
+        const std::string at = "tensors[" + std::to_string(i) + "].";
+        const std::string problem = Text(verification.get(), at + "problem");
+        if (!problem.empty())
+          std::printf("%s: %s\n", Text(verification.get(), at + "name").c_str(), problem.c_str());
+      }
+      std::printf("%s\n",
+                  ok ? "verified: all contents are as they should be" : "verified: PROBLEMS FOUND");
+    }
+  }
+  if (!ok) throw Error("the contents of " + options.model + " are not as its header says");
+}
+
+void RunConvert(const Options& options) {
+  const Runtime runtime = MakeRuntime(options);
+  const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_HEADER);
+  qinfer_target target = QINFER_TARGET_INIT;
+  target.path = Str(options.out);
+  qinfer_task* raw = nullptr;
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_convert_begin(model.get(), &target, &raw, &error), error, "cannot convert");
+  const Task task(raw);
+  Run(task.get(), "convert", options.json);
+  const Report report = TakeReport(task.get());
+  if (options.json) {
+    std::printf("%s\n", Render(report.get(), QINFER_RENDER_JSON).c_str());
+    return;
+  }
+  const size_t count = Count(report.get(), "tensors");
+  size_t exact = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string at = "tensors[" + std::to_string(i) + "].";
+    int32_t is_exact = 0;
+    const std::string path = at + "exact";
+    if (qinfer_report_bool(report.get(), path.data(), path.size(), &is_exact, nullptr) ==
+            QINFER_OK &&
+        is_exact != 0) {
+      ++exact;
+    } else {
+      std::printf("not lossless: %s (%s as %s)\n", Text(report.get(), at + "name").c_str(),
+                  Text(report.get(), at + "source").c_str(),
+                  Text(report.get(), at + "format").c_str());
+    }
+  }
+  struct stat status = {};
+  const uint64_t size =
+      stat(options.out.c_str(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
+  std::printf("%s: %s, %zu of %zu tensors without loss\n", options.out.c_str(), Bytes(size).c_str(),
+              exact, count);
+}
+
+}  // namespace
+
+void AddInspect(CLI::App* app) {
+  auto info = std::make_shared<Options>();
+  CLI::App* sub =
+      app->add_subcommand("info", "What a model is, its tensors by type, and a memory plan");
+  sub->add_option(
+         "MODEL", info->model,
+         "A folder, .safetensors, .gguf or .qinfer; a folder with config.json alone is enough")
+      ->required();
+  sub->add_option("--context", info->context, "Tokens of KV cache to plan for");
+  AddJson(sub, info.get());
+  AddLoad(sub, info.get());
+  AddEngine(sub, info.get());
+  sub->callback([info] { RunInfo(*info); });
+
+  auto inspect = std::make_shared<Options>();
+  sub = app->add_subcommand("inspect",
+                            "Every tensor: shape, format, whether its import is exact, checksum");
+  sub->add_option("MODEL", inspect->model)->required();
+  sub->add_flag("--verify", inspect->verify, "Read and check all contents");
+  AddJson(sub, inspect.get());
+  AddLoad(sub, inspect.get());
+  sub->callback([inspect] { RunInspect(*inspect); });
+
+  auto convert = std::make_shared<Options>();
+  sub = app->add_subcommand(
+      "convert", "Repack a model as one .qinfer file, without loss where our formats allow");
+  sub->add_option("MODEL", convert->model)->required();
+  sub->add_option("-o,--out", convert->out, "The .qinfer file to write")->required();
+  AddJson(sub, convert.get());
+  AddMachine(sub, convert.get());
+  sub->callback([convert] { RunConvert(*convert); });
+}
+
+}  // namespace cli

@@ -1,0 +1,37 @@
+// The qinfer command: parses the command line, runs a subcommand, and turns errors into a line on
+// stderr and an exit code (1; 2 for usage).
+#include <cstdio>
+
+#include "common.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Quantized language models: inspect, convert, quantize, measure, generate."};
+  app.name("qinfer");
+  app.set_version_flag("--version", std::string("qinfer ") + qinfer_version_string());
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  cli::AddInspect(&app);
+  cli::AddText(&app);
+  cli::AddGenerate(&app);
+  cli::AddQuantize(&app);
+  cli::AddMeasure(&app);
+  cli::AddCompletion(&app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const cli::Error& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "qinfer: %s\n", error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "qinfer: %s\n", error.what());
+    return 1;
+  }
+  if (std::fflush(stdout) != 0) {
+    std::fprintf(stderr, "qinfer: writing to standard output failed\n");
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,149 @@
+// qinfer quantize: calibrate, quantize, write one file, and report what it cost.
+#include <cstdio>
+#include <fstream>
+
+#include "common.h"
+
+namespace cli {
+namespace {
+
+struct Options : Common {
+  std::string model, out, scheme = "int4", group_size = "32", method = "rtn", embedding, head;
+  std::string calibration, save_calibration, memory_limit, report, html;
+  std::vector<std::string> set;
+  uint32_t samples = 0;
+  uint64_t seed = 0;
+  bool asymmetric = false, resume = false, no_search = false, no_calibration = false,
+       no_evaluation = false;
+};
+
+void WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) throw Error("cannot write " + path);
+}
+
+uint32_t GroupSize(const std::string& text) {
+  if (text == "row") return QINFER_GROUP_ROW;
+  return static_cast<uint32_t>(std::stoul(text));
+}
+
+Calibration Calibrate(qinfer_model* model, const Options& options,
+                      const qinfer_calibration_options& calibration) {
+  qinfer_calibration* raw = nullptr;
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_calibration_create(model, &calibration, &raw, &error), error, "calibration");
+  Calibration handle(raw);
+  const std::string text = ReadFile(options.calibration);
+  Check(qinfer_calibration_add_text(raw, text.data(), text.size(), &error), error,
+        options.calibration.c_str());
+  qinfer_task* task_raw = nullptr;
+  Check(qinfer_calibration_run_begin(raw, &task_raw, &error), error, "calibration");
+  const Task task(task_raw);
+  Run(task.get(), "calibrate", options.json);
+  if (!options.save_calibration.empty()) {
+    qinfer_target target = QINFER_TARGET_INIT;
+    target.path = Str(options.save_calibration);
+    Check(qinfer_calibration_save(raw, &target, &error), error, "cannot save the calibration");
+  }
+  return handle;
+}
+
+void RunQuantize(const Options& options) {
+  const uint64_t limit = options.memory_limit.empty() ? 0 : ParseBytes(options.memory_limit);
+  const Runtime runtime = MakeRuntime(options);
+  const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_HEADER);
+  qinfer_calibration_options calibration_options = QINFER_CALIBRATION_OPTIONS_INIT;
+  calibration_options.samples = options.samples;
+  calibration_options.seed = options.seed;
+  Calibration calibration;
+  if (!options.calibration.empty())
+    calibration = Calibrate(model.get(), options, calibration_options);
+
+  qinfer_quantize_options quantize = QINFER_QUANTIZE_OPTIONS_INIT;
+  quantize.scheme = Str(options.scheme);
+  quantize.method = Str(options.method);
+  quantize.embedding = Str(options.embedding);
+  quantize.head = Str(options.head);
+  quantize.group_size = options.scheme == "f16" || options.scheme.find('-') != std::string::npos
+                            ? 0
+                            : GroupSize(options.group_size);
+  if (options.asymmetric) quantize.flags |= QINFER_QUANTIZE_ASYMMETRIC;
+  if (options.resume) quantize.flags |= QINFER_QUANTIZE_RESUME;
+  if (options.no_search) quantize.flags |= QINFER_QUANTIZE_NO_SEARCH;
+  if (options.no_calibration) quantize.flags |= QINFER_QUANTIZE_NO_CALIBRATION;
+  if (options.no_evaluation) quantize.flags |= QINFER_QUANTIZE_NO_EVALUATION;
+  std::vector<qinfer_override> overrides;
+  for (const std::string& item : options.set) {
+    const size_t equals = item.rfind('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == item.size()) {
+      throw Error(
+          "--set '" + item + "': write PATTERN=FORMAT, for example --set '*.down_proj.weight=int8'",
+          2);
+    }
+    overrides.push_back({Str(std::string_view(item).substr(0, equals)),
+                         Str(std::string_view(item).substr(equals + 1))});
+  }
+  quantize.overrides = overrides.data();
+  quantize.override_count = overrides.size();
+  quantize.calibration = calibration.get();
+  quantize.calibration_options = calibration == nullptr ? &calibration_options : nullptr;
+  quantize.memory_limit_bytes = limit;
+  qinfer_target target = QINFER_TARGET_INIT;
+  target.path = Str(options.out);
+  qinfer_task* raw = nullptr;
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_quantize_begin(model.get(), &quantize, &target, &raw, &error), error,
+        "cannot quantize");
+  const Task task(raw);
+  Run(task.get(), "quantize", options.json);
+  const Report report = TakeReport(task.get());
+  if (!options.report.empty())
+    WriteFile(options.report, Render(report.get(), QINFER_RENDER_JSON) + "\n");
+  if (!options.html.empty()) WriteFile(options.html, Render(report.get(), QINFER_RENDER_HTML));
+  std::printf(
+      "%s\n",
+      Render(report.get(), options.json ? QINFER_RENDER_JSON : QINFER_RENDER_TABLE).c_str());
+}
+
+}  // namespace
+
+void AddQuantize(CLI::App* app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = app->add_subcommand(
+      "quantize", "Quantize a model into one .qinfer file, and say what it cost");
+  sub->add_option("MODEL", options->model)->required();
+  sub->add_option("-o,--out", options->out, "The .qinfer file to write")->required();
+  sub->add_option("--scheme", options->scheme, "int4, int6, int8, f16, or a full format name")
+      ->capture_default_str();
+  sub->add_option("--group-size", options->group_size, "Weights per scale: 32, 64, 128 or row")
+      ->check(CLI::IsMember({"32", "64", "128", "row"}))
+      ->capture_default_str();
+  sub->add_flag("--asymmetric", options->asymmetric, "A minimum beside each scale");
+  sub->add_option("--method", options->method, "rtn: round to nearest")->capture_default_str();
+  sub->add_option("--embedding", options->embedding, "Embedding: keep, f16, bf16, int8");
+  sub->add_option("--head", options->head, "Output head: a format, or keep");
+  sub->add_option("--set", options->set,
+                  "PATTERN=FORMAT for tensors by name; may be repeated, the last match wins");
+  sub->add_option("--calibration", options->calibration,
+                  "A text file; without it the model writes its own samples");
+  sub->add_option("--save-calibration", options->save_calibration,
+                  "Keep the statistics in this file");
+  sub->add_option("--samples", options->samples, "Samples of 512 tokens (default 128)");
+  sub->add_option("--seed", options->seed, "Which samples are drawn")->capture_default_str();
+  sub->add_option("--memory-limit", options->memory_limit, "Peak memory, for example 2GiB");
+  sub->add_flag("--resume", options->resume,
+                "Keep finished layers in OUT.partial/ and go on from them");
+  sub->add_flag("--no-search", options->no_search, "Scales from the extremes");
+  sub->add_flag("--no-calibration", options->no_calibration, "Treat all inputs alike");
+  sub->add_flag("--no-evaluation", options->no_evaluation,
+                "No perplexity and divergence at the end");
+  sub->add_option("--report", options->report, "Write the report as JSON");
+  sub->add_option("--html", options->html, "Write the report as one HTML page");
+  AddJson(sub, options.get());
+  AddMachine(sub, options.get());
+  sub->callback([options] { RunQuantize(*options); });
+}
+
+}  // namespace cli
