@@ -31,7 +31,7 @@ say "formatting"
 git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format-14 --dry-run -Werror
 
 say "release build"
-cmake --preset release >/dev/null
+cmake --preset release -DQINFER_BUILD_TESTS=ON >/dev/null
 cmake --build --preset release -j "$jobs"
 
 if [ $full = yes ]; then

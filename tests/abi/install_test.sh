@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs the built tree into a private prefix and proves it from outside: a C program by find_package, the same by pkg-config, and the installed
+# command. usage: install_test.sh BUILD-DIR SOURCE-DIR
+set -euo pipefail
+build=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+model=$source/samples/models/tiny-llama
+cmake --install "$build" --prefix "$work/prefix" >/dev/null
+cmake -S "$source/tests/abi/outside" -B "$work/outside" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release >/dev/null
+cmake --build "$work/outside" >/dev/null
+"$work/outside/outside" "$model" "In the beginning" > "$work/a.txt"
+[ -s "$work/a.txt" ] || { echo "the program built by find_package wrote nothing"; exit 1; }
+
+config=$(find "$work/prefix" -name qinfer.pc)
+export PKG_CONFIG_PATH=${config%/*}
+# shellcheck disable=SC2046
+cc -std=c99 -Wall -Werror -o "$work/b" "$source/samples/readme.c" $(pkg-config --cflags --libs qinfer) -Wl,-rpath,"$(pkg-config --variable=libdir qinfer)"
+"$work/b" "$model" "In the beginning" > "$work/b.txt"
+cmp "$work/a.txt" "$work/b.txt"
+"$work/prefix/bin/qinfer" --version
+"$work/prefix/bin/qinfer" info "$model" | grep -q "architecture   llama"
+
+# README.md prints the program exactly as it is compiled here.
+awk '/^```c$/ {inside = 1; next} /^```$/ {inside = 0} inside' "$source/README.md" > "$work/readme.c"
+cmp "$work/readme.c" "$source/samples/readme.c"
+echo "installed tree works by find_package and by pkg-config"
