@@ -37,6 +37,8 @@ struct CalibrationOptions {
   double percentile = 99.99;
 };
 
+class CalibrationData;
+
 // Activation statistics of a model on texts, per linear input: second moments per channel, ranges,
 // histograms, token counts. Savable, mergeable.
 class Calibration {
@@ -58,6 +60,8 @@ class Calibration {
   static StatusOr<std::shared_ptr<Calibration>> Load(
       std::shared_ptr<io::Source> source, std::shared_ptr<const format::Checkpoint> checkpoint,
       const exec::Context& context);
+  // What is inside (quant/calibration_data.h), for quantization itself.
+  virtual const CalibrationData& data() const = 0;
 };
 
 struct Override {
@@ -66,11 +70,13 @@ struct Override {
 };
 struct Recipe {
   std::string method = "rtn";
-  weights::Format linear;          // of linear weights
+  // Of linear weights.
+  weights::Format linear = {kernels::WeightKind::kInt4, kernels::ScaleKind::kF16, false, 32};
   std::string embedding = "keep";  // f16, bf16, int8 or keep (keep = source type where it is float)
   std::string
       head;  // empty = as linear where untied; a tied head shares the embedding unless this is set
   bool search_scales = true;
+  bool static_activations = false;  // store calibrated activation ranges in the file
   std::vector<Override> overrides;
 };
 

@@ -1,0 +1,120 @@
+// The one implementation of Calibration: samples waiting to be run, statistics per linear input,
+// and held-out samples for evaluation. How samples are run is in calibration_run.cpp, the file in
+// calibration_file.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include "quant/moments.h"
+#include "quant/observer.h"
+#include "quant/quantize.h"
+
+namespace qinfer::quant {
+
+// Statistics of one linear input. Role: q stands for q, k and v; gate for gate and up; head for the
+// head.
+struct InputStats {
+  InputStats(uint32_t layer, model::LinearRole role, uint32_t cols, Memory* memory)
+      : layer(layer), role(role), moments(cols, memory) {}
+  uint32_t layer;  // UINT32_MAX for the head
+  model::LinearRole role;
+  Moments moments;
+  std::unique_ptr<Observer> observer;
+};
+
+// A window of one of the token streams.
+struct Sample {
+  std::vector<int32_t> tokens;
+};
+
+struct ModelKey {
+  std::string architecture;
+  uint32_t hidden_size = 0, vocab_size = 0, layers = 0;
+  uint64_t shape = 0, weights = 0;  // fingerprints
+};
+
+struct Origin {
+  uint64_t texts = 0, text_bytes = 0, token_lists = 0;
+  uint64_t samples = 0, tokens = 0;  // that were run
+  bool self_generated = false;
+};
+
+using StatsTable = std::vector<InputStats>;
+
+// The input that feeds a linear weight of this role.
+model::LinearRole InputOf(model::LinearRole role);
+
+class CalibrationData final : public Calibration,
+                              public std::enable_shared_from_this<CalibrationData> {
+ public:
+  // Held-out samples at most this many: enough for a stable KL, few enough to be quick.
+  static constexpr uint32_t kHeldOut = 8;
+
+  CalibrationData(std::shared_ptr<const format::Checkpoint> checkpoint, model::ModelSpec spec,
+                  ModelKey key, const CalibrationOptions& options, const exec::Context& context);
+
+  Status AddText(std::string_view text) override;
+  Status AddTokens(absl::Span<const int32_t> tokens) override;
+  Status UseSelfGenerated() override;
+  StatusOr<std::unique_ptr<Work>> Run() override;
+  Status Merge(const Calibration& other) override;
+  Status Save(io::Sink* sink) const override;
+  const CalibrationData& data() const override { return *this; }
+
+  // Null where nothing was observed.
+  const InputStats* Find(uint32_t layer, model::LinearRole role) const;
+  const StatsTable& stats() const { return stats_; }
+  const std::vector<Sample>& held_out() const { return held_out_; }
+  const ModelKey& key() const { return key_; }
+  const Origin& origin() const { return origin_; }
+  const CalibrationOptions& options() const { return options_; }
+  Range InputRange(const InputStats& stats) const;
+  observe::Report Describe() const;
+
+  // Empty statistics for every linear input of the model, in order of execution.
+  StatusOr<StatsTable> NewStats() const;
+  // For calibration_run.cpp: takes what waits (samples chosen by seed, others held out).
+  std::vector<Sample> TakeSamples();
+  bool wants_self_generated() const { return want_self_generated_; }
+  void AddGenerated(std::vector<Sample> samples, std::vector<Sample> held_out);
+  // Makes a finished run's statistics part of this object.
+  Status Commit(StatsTable stats, uint64_t samples, uint64_t tokens, bool self_generated);
+  void set_running(bool running) { running_ = running; }
+
+  const model::ModelSpec& spec() const { return spec_; }
+  const std::shared_ptr<const format::Checkpoint>& checkpoint() const { return checkpoint_; }
+  const exec::Context& context() const { return context_; }
+  StatusOr<std::shared_ptr<const tokenizer::Tokenizer>> LoadTokenizer() const;
+
+ private:
+  friend StatusOr<std::shared_ptr<Calibration>> LoadCalibration(
+      std::string_view bytes, const std::string& name,
+      std::shared_ptr<const format::Checkpoint> checkpoint, const exec::Context& context);
+
+  void Cut(absl::Span<const int32_t> tokens, int32_t bos);
+
+  std::shared_ptr<const format::Checkpoint> checkpoint_;
+  model::ModelSpec spec_;
+  ModelKey key_;
+  CalibrationOptions options_;
+  exec::Context context_;
+  StatsTable stats_;
+  std::vector<Sample> waiting_, held_out_;
+  Origin origin_;
+  bool want_self_generated_ = false, running_ = false;
+  mutable std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
+};
+
+StatusOr<ModelKey> MakeModelKey(const format::Checkpoint& checkpoint, const model::ModelSpec& spec);
+Status ValidateCalibrationOptions(const CalibrationOptions& options);
+// From the bytes of a calibration file.
+StatusOr<std::shared_ptr<Calibration>> LoadCalibration(
+    std::string_view bytes, const std::string& name,
+    std::shared_ptr<const format::Checkpoint> checkpoint, const exec::Context& context);
+std::string CalibrationBytes(const CalibrationData& data);
+
+}  // namespace qinfer::quant
