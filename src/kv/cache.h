@@ -30,6 +30,10 @@ struct GroupLayout {
 struct CacheOptions {
   kernels::KvType k_type = kernels::KvType::kInt8, v_type = kernels::KvType::kInt8;
   uint64_t max_tokens = 0;  // over all sequences together: what the pools are sized for
+  // Sequences at once; each may leave one page partly filled, and a window keeps at most its own
+  // pages of each. 0 = 1 partly filled page, and no smaller pools for windows.
+  uint32_t max_sequences = 0;
+  uint32_t max_reserve = 512;  // tokens that one Reserve asks for (sizes the pools of windows)
 };
 
 // Headers are in an array of their own, apart from the data.

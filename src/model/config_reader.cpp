@@ -1,0 +1,246 @@
+// Range checks and messages of configuration readers.
+#include "model/config_reader.h"
+
+#include <cmath>
+
+namespace qinfer::model {
+namespace {
+
+constexpr size_t kMaxJsonBytes = 16u << 20;
+
+std::string Range(double low, double high) { return StrCat("from ", low, " to ", high); }
+
+}  // namespace
+
+StatusOr<nlohmann::json> ParseJsonObject(std::string_view text, const std::string& name) {
+  if (text.size() > kMaxJsonBytes) {
+    return FormatError(StrCat(name, ": ", text.size(), " bytes are too many for a configuration"));
+  }
+  nlohmann::json parsed = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
+  if (parsed.is_discarded()) return FormatError(name + ": not valid JSON");
+  if (!parsed.is_object()) return FormatError(name + ": the document is not a JSON object");
+  return parsed;
+}
+
+// ---- JSON
+
+const nlohmann::json* JsonReader::Find(const char* key) const {
+  const auto it = object_.find(key);
+  return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+void JsonReader::Fail(const Status& status) {
+  if (status_.ok()) status_ = status;
+}
+
+void JsonReader::Fail(const char* key, const std::string& what) {
+  Fail(FormatError(StrCat(where_, key, ": ", what)));
+}
+
+uint32_t JsonReader::Uint(const char* key, uint32_t low, uint32_t high) {
+  if (!Has(key)) {
+    Fail(key, "this key is required and missing");
+    return low;
+  }
+  return Uint(key, low, high, low);
+}
+
+uint32_t JsonReader::Uint(const char* key, uint32_t low, uint32_t high, uint32_t otherwise) {
+  const nlohmann::json* value = Find(key);
+  if (value == nullptr) return otherwise;
+  double number = -1.0;
+  if (value->is_number_unsigned()) {
+    number = static_cast<double>(value->get<uint64_t>());
+  } else if (value->is_number()) {
+    number = value->get<double>();  // some writers say 4096.0
+  } else {
+    Fail(key, StrCat("expected a whole number, found ", value->type_name()));
+    return low;
+  }
+  if (!(number >= low && number <= high) || number != std::floor(number)) {
+    Fail(key, StrCat("expected a whole number ", Range(low, high), ", found ", number));
+    return low;
+  }
+  return static_cast<uint32_t>(number);
+}
+
+double JsonReader::Number(const char* key, double low, double high) {
+  if (!Has(key)) {
+    Fail(key, "this key is required and missing");
+    return low;
+  }
+  return Number(key, low, high, low);
+}
+
+double JsonReader::Number(const char* key, double low, double high, double otherwise) {
+  const nlohmann::json* value = Find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_number()) {
+    Fail(key, StrCat("expected a number, found ", value->type_name()));
+    return low;
+  }
+  const double number = value->get<double>();
+  if (!(number >= low && number <= high)) {
+    Fail(key, StrCat("expected a number ", Range(low, high), ", found ", number));
+    return low;
+  }
+  return number;
+}
+
+bool JsonReader::Bool(const char* key, bool otherwise) {
+  const nlohmann::json* value = Find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) {
+    Fail(key, StrCat("expected true or false, found ", value->type_name()));
+    return otherwise;
+  }
+  return value->get<bool>();
+}
+
+std::string JsonReader::String(const char* key, const char* otherwise) {
+  const nlohmann::json* value = Find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_string()) {
+    Fail(key, StrCat("expected a string, found ", value->type_name()));
+    return otherwise;
+  }
+  return value->get_ref<const std::string&>();
+}
+
+std::vector<std::string> JsonReader::Strings(const char* key, size_t most) {
+  std::vector<std::string> out;
+  const nlohmann::json* value = Find(key);
+  if (value == nullptr) return out;
+  if (!value->is_array() || value->size() > most) {
+    Fail(key, StrCat("expected an array of at most ", most, " strings"));
+    return out;
+  }
+  for (const nlohmann::json& element : *value) {
+    if (!element.is_string()) {
+      Fail(key, "expected strings only");
+      return {};
+    }
+    out.push_back(element.get_ref<const std::string&>());
+  }
+  return out;
+}
+
+std::vector<double> JsonReader::Numbers(const char* key, size_t most) {
+  std::vector<double> out;
+  const nlohmann::json* value = Find(key);
+  if (value == nullptr) return out;
+  if (!value->is_array() || value->size() > most) {
+    Fail(key, StrCat("expected an array of at most ", most, " numbers"));
+    return out;
+  }
+  for (const nlohmann::json& element : *value) {
+    if (!element.is_number()) {
+      Fail(key, "expected numbers only");
+      return {};
+    }
+    out.push_back(element.get<double>());
+  }
+  return out;
+}
+
+const nlohmann::json* JsonReader::Object(const char* key) {
+  const nlohmann::json* value = Find(key);
+  if (value == nullptr) return nullptr;
+  if (!value->is_object()) {
+    Fail(key, StrCat("expected an object, found ", value->type_name()));
+    return nullptr;
+  }
+  return value;
+}
+
+// ---- GGUF
+
+void GgufReader::Fail(const Status& status) {
+  if (status_.ok()) status_ = status;
+}
+
+void GgufReader::Fail(const char* key, const std::string& what) {
+  Fail(FormatError(StrCat(gguf_.name(), ": metadata ", prefix_, key, ": ", what)));
+}
+
+uint32_t GgufReader::Uint(const char* key, uint32_t low, uint32_t high) {
+  if (!Has(key)) {
+    Fail(key, "this key is required and missing");
+    return low;
+  }
+  return Uint(key, low, high, low);
+}
+
+uint32_t GgufReader::Uint(const char* key, uint32_t low, uint32_t high, uint32_t otherwise) {
+  const format::GgufValue* value = gguf_.Find(prefix_ + key);
+  if (value == nullptr) return otherwise;
+  const StatusOr<uint64_t> number = value->AsUint();
+  if (!number.ok()) {
+    Fail(key, "expected a whole number");
+    return low;
+  }
+  if (*number < low || *number > high) {
+    Fail(key, StrCat("expected a whole number ", Range(low, high), ", found ", *number));
+    return low;
+  }
+  return static_cast<uint32_t>(*number);
+}
+
+uint32_t GgufReader::UniformUint(const char* key, uint32_t low, uint32_t high,
+                                 uint32_t otherwise) {
+  const format::GgufValue* value = gguf_.Find(prefix_ + key);
+  if (value == nullptr || value->type != format::GgufType::kArray) {
+    return Uint(key, low, high, otherwise);
+  }
+  if (value->count == 0 || value->count > kMaxLayers) {
+    Fail(key, StrCat("expected one number a layer, found ", value->count));
+    return low;
+  }
+  uint32_t result = low;
+  for (uint64_t i = 0; i < value->count; ++i) {
+    const StatusOr<int64_t> number = value->IntAt(i);
+    if (!number.ok() || *number < low || *number > high) {
+      Fail(key, StrCat("expected whole numbers ", Range(low, high)));
+      return low;
+    }
+    if (i > 0 && *number != result) {
+      Fail(UnsupportedError(StrCat(gguf_.name(), ": metadata ", prefix_, key,
+                                   ": sizes that differ from layer to layer are not supported")));
+      return low;
+    }
+    result = static_cast<uint32_t>(*number);
+  }
+  return result;
+}
+
+double GgufReader::Number(const char* key, double low, double high) {
+  if (!Has(key)) {
+    Fail(key, "this key is required and missing");
+    return low;
+  }
+  return Number(key, low, high, low);
+}
+
+double GgufReader::Number(const char* key, double low, double high, double otherwise) {
+  const format::GgufValue* value = gguf_.Find(prefix_ + key);
+  if (value == nullptr) return otherwise;
+  const StatusOr<double> number = value->AsFloat();
+  if (!number.ok() || !(*number >= low && *number <= high)) {
+    Fail(key, StrCat("expected a number ", Range(low, high)));
+    return low;
+  }
+  return *number;
+}
+
+std::string GgufReader::String(const char* key, const char* otherwise) {
+  const format::GgufValue* value = gguf_.Find(prefix_ + key);
+  if (value == nullptr) return otherwise;
+  const StatusOr<std::string_view> text = value->AsString();
+  if (!text.ok()) {
+    Fail(key, "expected a string");
+    return otherwise;
+  }
+  return std::string(*text);
+}
+
+}  // namespace qinfer::model

@@ -1,0 +1,95 @@
+// Ends and sampling defaults: generation_config.json over config.json, or GGUF metadata.
+#include "format/gguf.h"
+#include "model/config_reader.h"
+#include "model/spec.h"
+
+namespace qinfer::model {
+namespace {
+
+constexpr size_t kMaxEnds = 64;
+
+void AddEnd(int64_t id, std::vector<int32_t>* ids) {
+  if (id < 0 || id >= static_cast<int64_t>(kMaxVocab) || ids->size() >= kMaxEnds) return;
+  for (const int32_t known : *ids) {
+    if (known == id) return;
+  }
+  ids->push_back(static_cast<int32_t>(id));
+}
+
+// "eos_token_id": a number or an array of numbers. True if the key is there.
+StatusOr<bool> ReadEnds(const nlohmann::json& json, const std::string& where,
+                        std::vector<int32_t>* ids) {
+  const auto it = json.find("eos_token_id");
+  if (it == json.end() || it->is_null()) return false;
+  if (it->is_number_integer()) {
+    AddEnd(it->get<int64_t>(), ids);
+    return true;
+  }
+  if (it->is_array() && it->size() <= kMaxEnds) {
+    for (const nlohmann::json& element : *it) {
+      if (!element.is_number_integer()) {
+        return FormatError(where + ": eos_token_id: expected whole numbers");
+      }
+      AddEnd(element.get<int64_t>(), ids);
+    }
+    return true;
+  }
+  return FormatError(where + ": eos_token_id: expected a whole number or a short array of them");
+}
+
+StatusOr<GenerationDefaults> FromHf(const format::Checkpoint& checkpoint) {
+  GenerationDefaults defaults;
+  const format::SideFiles& files = checkpoint.side_files();
+  bool ends = false;
+  if (!files.generation_config_json.empty()) {
+    const std::string where = checkpoint.name() + ": generation_config.json";
+    QINFER_ASSIGN_OR_RETURN(const nlohmann::json json,
+                            ParseJsonObject(files.generation_config_json, where));
+    QINFER_ASSIGN_OR_RETURN(ends, ReadEnds(json, where, &defaults.eos_ids));
+    JsonReader reader(json, where + ": ");
+    const auto number = [&](const char* key, double high, std::optional<float>* out) {
+      if (reader.Has(key)) *out = static_cast<float>(reader.Number(key, 0.0, high));
+    };
+    // Without do_sample the other settings are leftovers of a base model.
+    if (reader.Bool("do_sample", false)) {
+      number("temperature", 1e6, &defaults.temperature);
+      number("top_p", 1.0, &defaults.top_p);
+      number("min_p", 1.0, &defaults.min_p);
+      if (reader.Has("top_k")) defaults.top_k = reader.Uint("top_k", 0, kMaxVocab);
+    }
+    number("repetition_penalty", 1e6, &defaults.repetition_penalty);
+    QINFER_RETURN_IF_ERROR(reader.status());
+  }
+  if (!ends && !files.config_json.empty()) {
+    const std::string where = checkpoint.name() + ": config.json";
+    QINFER_ASSIGN_OR_RETURN(const nlohmann::json json, ParseJsonObject(files.config_json, where));
+    QINFER_ASSIGN_OR_RETURN(ends, ReadEnds(json, where, &defaults.eos_ids));
+    const auto text = json.find("text_config");
+    if (!ends && text != json.end() && text->is_object()) {
+      QINFER_RETURN_IF_ERROR(ReadEnds(*text, where + ": text_config", &defaults.eos_ids).status());
+    }
+  }
+  return defaults;
+}
+
+GenerationDefaults FromGguf(const format::Gguf& gguf) {
+  GenerationDefaults defaults;
+  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                          "tokenizer.ggml.eom_token_id"}) {
+    const format::GgufValue* value = gguf.Find(key);
+    if (value == nullptr) continue;
+    const StatusOr<uint64_t> id = value->AsUint();
+    if (id.ok() && *id < kMaxVocab) AddEnd(static_cast<int64_t>(*id), &defaults.eos_ids);
+  }
+  return defaults;
+}
+
+}  // namespace
+
+StatusOr<GenerationDefaults> GenerationDefaultsFromCheckpoint(
+    const format::Checkpoint& checkpoint) {
+  if (checkpoint.gguf() != nullptr) return FromGguf(*checkpoint.gguf());
+  return FromHf(checkpoint);
+}
+
+}  // namespace qinfer::model

@@ -1,0 +1,31 @@
+// The architectures that this build knows: one row each, one file each. The forward pass knows
+// none of them.
+#pragma once
+
+#include "absl/types/span.h"
+#include "core/status.h"
+#include "format/checkpoint.h"
+#include "model/spec.h"
+#include "nlohmann/json.hpp"
+
+namespace qinfer::model {
+
+struct Architecture {
+  const char* hf_name;    // an entry of config.json's "architectures"; null = none
+  const char* gguf_name;  // "general.architecture"; null = none
+  StatusOr<ModelSpec> (*from_hf)(const nlohmann::json& config,
+                                 const format::Checkpoint& checkpoint);
+  StatusOr<ModelSpec> (*from_gguf)(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
+};
+
+absl::Span<const Architecture> Architectures();
+
+StatusOr<ModelSpec> LlamaFromHf(const nlohmann::json& config, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> MistralFromHf(const nlohmann::json& config,
+                                  const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> LlamaFromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Gemma3FromHf(const nlohmann::json& config,
+                                 const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Gemma3FromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
+
+}  // namespace qinfer::model

@@ -1,0 +1,340 @@
+// ModelSpec as JSON and back, for .qinfer files: one list of fields serves both directions. Fields
+// with their default value are left out; an unknown field is an error, since it would change what
+// the model computes.
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "model/config_reader.h"
+#include "model/spec.h"
+#include "model/spec_source.h"
+#include "nlohmann/json.hpp"
+
+namespace qinfer::model {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// ---- The fields. `f(name, value)` for each.
+
+template <typename F>
+void Fields(TensorRef& x, F& f) {
+  f("name", x.name);
+  f("row_begin", x.row_begin);
+  f("rows", x.rows);
+}
+
+template <typename F>
+void Fields(RopeSpec& x, F& f) {
+  f("dims", x.dims);
+  f("interleaved", x.interleaved);
+  f("theta", x.theta);
+  f("scaling", x.scaling);
+  f("factor", x.factor);
+  f("low_freq_factor", x.low_freq_factor);
+  f("high_freq_factor", x.high_freq_factor);
+  f("beta_fast", x.beta_fast);
+  f("beta_slow", x.beta_slow);
+  f("truncate", x.truncate);
+  f("attention_factor", x.attention_factor);
+  f("original_context", x.original_context);
+  f("short_factors", x.short_factors);
+  f("long_factors", x.long_factors);
+  f("frequency_factors", x.frequency_factors);
+}
+
+template <typename F>
+void Fields(AttentionSpec& x, F& f) {
+  f("kind", x.kind);
+  f("heads", x.heads);
+  f("kv_heads", x.kv_heads);
+  f("head_dim", x.head_dim);
+  f("v_head_dim", x.v_head_dim);
+  f("scale", x.scale);
+  f("softcap", x.softcap);
+  f("window", x.window);
+  f("rope", x.rope);
+  f("q", x.q);
+  f("k", x.k);
+  f("v", x.v);
+  f("o", x.o);
+  f("q_bias", x.q_bias);
+  f("k_bias", x.k_bias);
+  f("v_bias", x.v_bias);
+  f("o_bias", x.o_bias);
+  f("q_norm", x.q_norm);
+  f("k_norm", x.k_norm);
+  f("sinks", x.sinks);
+}
+
+template <typename F>
+void Fields(FeedForwardSpec& x, F& f) {
+  f("kind", x.kind);
+  f("intermediate", x.intermediate);
+  f("activation", x.activation);
+  f("gate", x.gate);
+  f("up", x.up);
+  f("down", x.down);
+  f("gate_bias", x.gate_bias);
+  f("up_bias", x.up_bias);
+  f("down_bias", x.down_bias);
+}
+
+template <typename F>
+void Fields(LayerSpec& x, F& f) {
+  f("attention_norm", x.attention_norm);
+  f("post_attention_norm", x.post_attention_norm);
+  f("feed_forward_norm", x.feed_forward_norm);
+  f("post_feed_forward_norm", x.post_feed_forward_norm);
+  f("attention", x.attention);
+  f("feed_forward", x.feed_forward);
+}
+
+template <typename F>
+void Fields(ModelSpec& x, F& f) {
+  f("architecture", x.architecture);
+  f("hidden_size", x.hidden_size);
+  f("vocab_size", x.vocab_size);
+  f("max_context", x.max_context);
+  f("norm_epsilon", x.norm_epsilon);
+  f("norm_weight_offset", x.norm_weight_offset);
+  f("embedding_scale", x.embedding_scale);
+  f("logit_softcap", x.logit_softcap);
+  f("logit_scale", x.logit_scale);
+  f("embedding", x.embedding);
+  f("final_norm", x.final_norm);
+  f("lm_head", x.lm_head);
+  f("ropes", x.ropes);
+  f("layers", x.layers);
+}
+
+// ---- Words for enumerations, in the order of their values.
+
+template <typename E>
+struct Words;
+template <>
+struct Words<RopeScaling> {
+  static constexpr const char* kAll[] = {"none", "linear", "llama3", "yarn", "dynamic", "longrope"};
+};
+template <>
+struct Words<AttentionKind> {
+  static constexpr const char* kAll[] = {"grouped", "latent"};
+};
+template <>
+struct Words<FeedForwardKind> {
+  static constexpr const char* kAll[] = {"dense", "experts"};
+};
+template <>
+struct Words<kernels::Activation> {
+  static constexpr const char* kAll[] = {"silu", "gelu_tanh"};
+};
+
+// ---- Writing
+
+template <typename T>
+Json ToJson(const T& value);
+
+struct Writer {
+  Json* object;
+  template <typename T>
+  void operator()(const char* name, const T& value) {
+    (*object)[name] = ToJson(value);
+  }
+};
+
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
+
+template <typename T>
+constexpr bool kIsPlain = std::is_arithmetic_v<T> || std::is_same_v<T, std::string>;
+
+// Fields of `value` that differ from a default-constructed one.
+struct DifferenceWriter {
+  Json* object;
+  const Json& defaults;
+  template <typename T>
+  void operator()(const char* name, const T& value) {
+    Json json = ToJson(value);
+    if (json != defaults[name]) (*object)[name] = std::move(json);
+  }
+};
+
+template <typename T>
+Json ToJson(const T& value) {
+  if constexpr (kIsPlain<T>) {
+    if constexpr (std::is_same_v<T, float>) return static_cast<double>(value);
+    return value;
+  } else if constexpr (std::is_enum_v<T>) {
+    return Words<T>::kAll[static_cast<size_t>(value)];
+  } else if constexpr (IsVector<T>::value) {
+    Json array = Json::array();
+    for (const auto& element : value) array.push_back(ToJson(element));
+    return array;
+  } else if constexpr (std::is_same_v<T, TensorRef>) {
+    if (value.row_begin == 0 && value.rows == 0) return value.name;
+    return {{"name", value.name}, {"row_begin", value.row_begin}, {"rows", value.rows}};
+  } else {
+    T defaults_value, copy = value;
+    Json defaults = Json::object(), object = Json::object();
+    Writer all{&defaults};
+    Fields(defaults_value, all);
+    DifferenceWriter writer{&object, defaults};
+    Fields(copy, writer);
+    return object;
+  }
+}
+
+// ---- Reading
+
+class Reader {
+ public:
+  explicit Reader(Status* status) : status_(status) {}
+
+  template <typename T>
+  void Read(const nlohmann::json& json, const std::string& where, T* value) {
+    if (!status_->ok()) return;
+    if constexpr (std::is_same_v<T, bool>) {
+      if (!json.is_boolean()) return Fail(where, "expected true or false");
+      *value = json.get<bool>();
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      if (!json.is_string()) return Fail(where, "expected a string");
+      *value = json.get_ref<const std::string&>();
+    } else if constexpr (std::is_floating_point_v<T>) {
+      if (!json.is_number()) return Fail(where, "expected a number");
+      const double number = json.get<double>();
+      if (std::abs(number) > static_cast<double>(std::numeric_limits<T>::max())) {
+        return Fail(where, "the number is too large");
+      }
+      *value = static_cast<T>(number);
+    } else if constexpr (std::is_integral_v<T>) {
+      ReadInteger(json, where, value);
+    } else if constexpr (std::is_enum_v<T>) {
+      ReadEnum(json, where, value);
+    } else if constexpr (IsVector<T>::value) {
+      ReadArray(json, where, value);
+    } else {
+      if constexpr (std::is_same_v<T, TensorRef>) {
+        if (json.is_string()) {
+          value->name = json.get_ref<const std::string&>();
+          return;
+        }
+      }
+      ReadObject(json, where, value);
+    }
+  }
+
+ private:
+  struct FieldReader {
+    Reader* reader;
+    const nlohmann::json& object;
+    const std::string& where;
+    size_t found = 0;
+    template <typename T>
+    void operator()(const char* name, T& value) {
+      const auto it = object.find(name);
+      if (it == object.end()) return;
+      ++found;
+      reader->Read(*it, where + "." + name, &value);
+    }
+  };
+  struct FieldNames {
+    std::vector<std::string> names;
+    template <typename T>
+    void operator()(const char* name, const T&) {
+      names.emplace_back(name);
+    }
+  };
+
+  void Fail(const std::string& where, const std::string& what) {
+    if (status_->ok()) *status_ = FormatError(StrCat("model specification: ", where, ": ", what));
+  }
+
+  template <typename T>
+  void ReadInteger(const nlohmann::json& json, const std::string& where, T* value) {
+    if (json.is_number_unsigned()) {
+      const uint64_t number = json.get<uint64_t>();
+      if (number > static_cast<uint64_t>(std::numeric_limits<T>::max())) {
+        return Fail(where, "the number is too large");
+      }
+      *value = static_cast<T>(number);
+      return;
+    }
+    if constexpr (std::is_signed_v<T>) {
+      if (json.is_number_integer()) {
+        const int64_t number = json.get<int64_t>();
+        if (number < std::numeric_limits<T>::min()) return Fail(where, "the number is too small");
+        *value = static_cast<T>(number);
+        return;
+      }
+    }
+    Fail(where, "expected a whole number");
+  }
+
+  template <typename T>
+  void ReadEnum(const nlohmann::json& json, const std::string& where, T* value) {
+    if (json.is_string()) {
+      size_t i = 0;
+      for (const char* word : Words<T>::kAll) {
+        if (json.get_ref<const std::string&>() == word) {
+          *value = static_cast<T>(i);
+          return;
+        }
+        ++i;
+      }
+    }
+    Fail(where, "not a word that this version knows");
+  }
+
+  template <typename T>
+  void ReadArray(const nlohmann::json& json, const std::string& where, std::vector<T>* value) {
+    if (!json.is_array() || json.size() > kMaxHeadDim) {
+      return Fail(where, StrCat("expected an array of at most ", kMaxHeadDim, " elements"));
+    }
+    value->clear();
+    for (size_t i = 0; i < json.size() && status_->ok(); ++i) {
+      T element{};
+      Read(json[i], StrCat(where, "[", i, "]"), &element);
+      value->push_back(std::move(element));
+    }
+  }
+
+  template <typename T>
+  void ReadObject(const nlohmann::json& json, const std::string& where, T* value) {
+    if (!json.is_object()) return Fail(where, "expected an object");
+    FieldReader fields{this, json, where};
+    Fields(*value, fields);
+    if (!status_->ok() || fields.found == json.size()) return;
+    FieldNames known;
+    Fields(*value, known);
+    for (const auto& item : json.items()) {
+      bool is_known = false;
+      for (const std::string& name : known.names) is_known = is_known || name == item.key();
+      if (!is_known) {
+        return Fail(where + "." + item.key(), "unknown; a newer version is needed to read this");
+      }
+    }
+  }
+
+  Status* status_;
+};
+
+}  // namespace
+
+std::string SpecToJson(const ModelSpec& spec) {
+  return ToJson(spec).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+StatusOr<ModelSpec> SpecFromJson(std::string_view json) {
+  QINFER_ASSIGN_OR_RETURN(const nlohmann::json parsed, ParseJsonObject(json, "model specification"));
+  ModelSpec spec;
+  Status status;
+  Reader reader(&status);
+  reader.Read(parsed, "spec", &spec);
+  QINFER_RETURN_IF_ERROR(status);
+  QINFER_RETURN_IF_ERROR(ValidateSpec(spec));
+  return spec;
+}
+
+}  // namespace qinfer::model
