@@ -40,6 +40,7 @@ class SequenceImpl final : public Sequence {
   SequenceImpl(std::shared_ptr<CacheImpl> cache, size_t groups)
       : cache_(std::move(cache)), tables_(groups) {}
   ~SequenceImpl() override;
+  const Cache& cache() const override;
   uint32_t length() const override { return length_; }
   Status Reserve(uint32_t count) override;
   void Commit(uint32_t count) override;
@@ -91,6 +92,8 @@ class CacheImpl final : public Cache, public std::enable_shared_from_this<CacheI
 SequenceImpl::~SequenceImpl() {
   for (uint32_t g = 0; g < tables_.size(); ++g) DropFrom(g, tables_[g].first_page());
 }
+
+const Cache& SequenceImpl::cache() const { return *cache_; }
 
 void SequenceImpl::DropFrom(uint32_t group, uint32_t end_page) {
   PageTable& table = tables_[group];

@@ -56,6 +56,7 @@ class Cache;
 class Sequence {
  public:
   virtual ~Sequence() = default;
+  virtual const Cache& cache() const = 0;
   virtual uint32_t length() const = 0;  // committed tokens
   // Makes room for positions [length, length + count); nothing is committed. BudgetError when the
   // pool is full, and then nothing has changed. Shared pages that would be written are copied

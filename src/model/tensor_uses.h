@@ -12,6 +12,7 @@ struct TensorUse {
   const TensorRef* ref;
   uint32_t rows, cols;  // a vector has rows 1
   bool vector;
+  bool norm = false;  // norm_weight_offset applies
 };
 
 // All of one layer: matrices in the order of execution, then vectors.
@@ -28,6 +29,9 @@ void ForEachLayerTensor(const ModelSpec& spec, const LayerSpec& layer, F&& f) {
   const auto vector = [&](const TensorRef& ref, uint32_t n) {
     if (ref.present()) f(TensorUse{&ref, 1, n, true});
   };
+  const auto norm = [&](const TensorRef& ref, uint32_t n) {
+    if (ref.present()) f(TensorUse{&ref, 1, n, true, true});
+  };
   matrix(a.q, q, hidden);
   matrix(a.k, k, hidden);
   matrix(a.v, v, hidden);
@@ -35,12 +39,12 @@ void ForEachLayerTensor(const ModelSpec& spec, const LayerSpec& layer, F&& f) {
   matrix(m.gate, wide, hidden);
   matrix(m.up, wide, hidden);
   matrix(m.down, hidden, wide);
-  vector(layer.attention_norm, hidden);
-  vector(layer.post_attention_norm, hidden);
-  vector(layer.feed_forward_norm, hidden);
-  vector(layer.post_feed_forward_norm, hidden);
-  vector(a.q_norm, a.head_dim);
-  vector(a.k_norm, a.head_dim);
+  norm(layer.attention_norm, hidden);
+  norm(layer.post_attention_norm, hidden);
+  norm(layer.feed_forward_norm, hidden);
+  norm(layer.post_feed_forward_norm, hidden);
+  norm(a.q_norm, a.head_dim);
+  norm(a.k_norm, a.head_dim);
   vector(a.sinks, a.heads);
   vector(a.q_bias, q);
   vector(a.k_bias, k);
@@ -55,7 +59,7 @@ void ForEachLayerTensor(const ModelSpec& spec, const LayerSpec& layer, F&& f) {
 template <typename F>
 void ForEachEndTensor(const ModelSpec& spec, F&& f) {
   f(TensorUse{&spec.embedding, spec.vocab_size, spec.hidden_size, false});
-  f(TensorUse{&spec.final_norm, 1, spec.hidden_size, true});
+  f(TensorUse{&spec.final_norm, 1, spec.hidden_size, true, true});
   if (!spec.tied()) f(TensorUse{&spec.lm_head, spec.vocab_size, spec.hidden_size, false});
   for (const RopeSpec& rope : spec.ropes) {
     if (rope.frequency_factors.present()) {

@@ -1,0 +1,70 @@
+// The tensors of one layer (or of the ends) on their way from a checkpoint to what kernels take:
+// planned from headers, then loaded in pieces. .qinfer tensors that are mapped are used in place;
+// everything else is copied or exactly repacked.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/memory.h"
+#include "exec/model.h"
+#include "format/checkpoint.h"
+#include "model/stored_tensor.h"
+#include "model/tensor_uses.h"
+
+namespace qinfer::exec {
+
+class TensorSet {
+ public:
+  // Finds and checks every tensor, allocates nothing that grows with the model. `spec` is not kept.
+  static StatusOr<TensorSet> PlanLayer(const format::Checkpoint& checkpoint,
+                                       const model::ModelSpec& spec, uint32_t layer);
+  static StatusOr<TensorSet> PlanEnds(const format::Checkpoint& checkpoint,
+                                      const model::ModelSpec& spec);
+
+  uint64_t allocated_bytes() const { return allocated_bytes_; }  // what Allocate takes
+  uint64_t mapped_bytes() const { return mapped_bytes_; }        // used in place
+  uint32_t pieces() const { return pieces_; }
+  size_t scratch_bytes() const { return scratch_bytes_; }  // of one LoadPiece at a time
+
+  Status Allocate(Memory* memory);
+  // Thread-safe for different pieces. `scratch`: scratch_bytes().
+  Status LoadPiece(const format::Checkpoint& checkpoint, uint32_t piece, uint8_t* scratch);
+
+  // After all pieces. An absent reference gives an empty Linear or null.
+  StatusOr<Linear> GetLinear(const model::TensorRef& weight, const model::TensorRef& bias,
+                             model::LinearRole role) const;
+  const float* GetVector(const model::TensorRef& ref) const;
+
+ private:
+  struct Item {
+    model::TensorRef ref;
+    model::StoredTensor stored;
+    uint64_t first_row = 0;  // in the stored tensor
+    uint32_t rows = 0, cols = 0;
+    float offset = 0.0f;  // added to a vector
+    bool vector = false;
+    uint64_t bytes = 0, panel_bytes = 0;
+    const uint8_t* in_place = nullptr;
+    uint32_t panels_per_piece = 0, first_piece = 0, pieces = 0;
+    Buffer buffer;
+  };
+
+  Status Add(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
+             const model::TensorUse& use);
+  Status LoadVector(const format::Checkpoint& checkpoint, Item* item, uint8_t* scratch);
+  Status LoadPanels(const format::Checkpoint& checkpoint, Item* item, uint32_t piece,
+                    uint8_t* scratch);
+  const Item* Find(const model::TensorRef& ref) const;
+
+  std::vector<Item> items_;
+  uint64_t allocated_bytes_ = 0, mapped_bytes_ = 0;
+  uint32_t pieces_ = 0;
+  size_t scratch_bytes_ = 0;
+};
+
+// LayerWeights and EndWeights over a loaded set, which outlives them.
+StatusOr<LayerWeights> LayerFromSet(const TensorSet& set, const model::LayerSpec& layer);
+StatusOr<EndWeights> EndsFromSet(const TensorSet& set, const model::ModelSpec& spec);
+
+}  // namespace qinfer::exec

@@ -1,0 +1,75 @@
+// Where tokenizers and templates are found. A template that does not parse is not fatal (the model
+// works without it) but its reason is kept; a tokenizer that is broken is.
+#include "exec/text_parts.h"
+
+#include "format/gguf.h"
+#include "model/config_reader.h"
+
+namespace qinfer::exec {
+namespace {
+
+// The template of tokenizer_config.json: a string, or a list of named ones.
+StatusOr<std::string> TemplateFromConfig(const std::string& config, const std::string& where) {
+  if (config.empty()) return std::string();
+  QINFER_ASSIGN_OR_RETURN(const nlohmann::json json, model::ParseJsonObject(config, where));
+  const auto it = json.find("chat_template");
+  if (it == json.end() || it->is_null()) return std::string();
+  if (it->is_string()) return it->get<std::string>();
+  if (!it->is_array()) return FormatError(where + ": chat_template: expected a string or a list");
+  for (const nlohmann::json& entry : *it) {
+    const auto name = entry.find("name"), text = entry.find("template");
+    if (name == entry.end() || text == entry.end() || !text->is_string()) continue;
+    if (*name == "default") return text->get<std::string>();
+  }
+  return std::string();
+}
+
+Status LoadTokenizer(const format::Checkpoint& checkpoint, Memory* memory, TextParts* parts) {
+  const format::SideFiles& files = checkpoint.side_files();
+  if (checkpoint.gguf() != nullptr) {
+    if (checkpoint.gguf()->Find("tokenizer.ggml.model") == nullptr) return OkStatus();
+    QINFER_ASSIGN_OR_RETURN(parts->tokenizer,
+                            tokenizer::Tokenizer::FromGguf(*checkpoint.gguf(), memory));
+    return OkStatus();
+  }
+  if (files.tokenizer_json.empty()) return OkStatus();
+  QINFER_ASSIGN_OR_RETURN(
+      parts->tokenizer,
+      tokenizer::Tokenizer::FromJson(files.tokenizer_json, files.tokenizer_config_json,
+                                     checkpoint.name() + ": tokenizer.json", memory));
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<TextParts> LoadTextParts(const format::Checkpoint& checkpoint, Memory* memory) {
+  TextParts parts;
+  QINFER_RETURN_IF_ERROR(LoadTokenizer(checkpoint, memory, &parts));
+  std::string text = checkpoint.side_files().chat_template_jinja;
+  std::string where = checkpoint.name() + ": chat_template.jinja";
+  if (text.empty() && checkpoint.gguf() != nullptr) {
+    where = checkpoint.name() + ": metadata tokenizer.chat_template";
+    const format::GgufValue* value = checkpoint.gguf()->Find("tokenizer.chat_template");
+    if (value != nullptr) {
+      QINFER_ASSIGN_OR_RETURN(const std::string_view view, value->AsString());
+      text = std::string(view);
+    }
+  } else if (text.empty()) {
+    where = checkpoint.name() + ": tokenizer_config.json";
+    QINFER_ASSIGN_OR_RETURN(
+        text, TemplateFromConfig(checkpoint.side_files().tokenizer_config_json, where));
+  }
+  if (!text.empty()) {
+    StatusOr<std::shared_ptr<const tokenizer::ChatTemplate>> parsed =
+        tokenizer::ChatTemplate::Parse(text, where);
+    if (parsed.ok()) {
+      parts.chat_template = *std::move(parsed);
+    } else {
+      parts.chat_template_error = std::string(parsed.status().message());
+    }
+  }
+  QINFER_ASSIGN_OR_RETURN(parts.defaults, model::GenerationDefaultsFromCheckpoint(checkpoint));
+  return parts;
+}
+
+}  // namespace qinfer::exec
