@@ -37,23 +37,23 @@ class PieceLoader {
     Status error;
     uint32_t error_piece = UINT32_MAX;
     bool no_memory = false;
-    const bool done = RunUnits(
-        context_.executor, lanes_, deadline, set->pieces(), next,
-        [&](uint32_t lane, uint32_t piece) {
-          try {
-            const Status status =
-                set->LoadPiece(checkpoint, piece, scratch_.as<uint8_t>() + lane * stride_);
-            if (status.ok()) return;
-            const std::lock_guard<std::mutex> lock(mutex);
-            if (piece < error_piece) {
-              error_piece = piece;
-              error = status;
-            }
-          } catch (const std::bad_alloc&) {  // bodies of an executor must not throw
-            const std::lock_guard<std::mutex> lock(mutex);
-            no_memory = true;
-          }
-        });
+    const bool done =
+        RunUnits(context_.executor, lanes_, deadline, set->pieces(), next,
+                 [&](uint32_t lane, uint32_t piece) {
+                   try {
+                     const Status status =
+                         set->LoadPiece(checkpoint, piece, scratch_.as<uint8_t>() + lane * stride_);
+                     if (status.ok()) return;
+                     const std::lock_guard<std::mutex> lock(mutex);
+                     if (piece < error_piece) {
+                       error_piece = piece;
+                       error = status;
+                     }
+                   } catch (const std::bad_alloc&) {  // bodies of an executor must not throw
+                     const std::lock_guard<std::mutex> lock(mutex);
+                     no_memory = true;
+                   }
+                 });
     QINFER_RETURN_IF_ERROR(error);
     if (no_memory) return NoMemoryError("no memory while loading weights");
     return done;

@@ -108,7 +108,8 @@ class LoadWorkImpl final : public LoadWork {
       ++set_;
       next_piece_ = 0;
       allocated_ = false;
-      if (deadline.Expired()) return deadline.Cancelled() ? StatusOr<bool>(CancelledError()) : false;
+      if (deadline.Expired())
+        return deadline.Cancelled() ? StatusOr<bool>(CancelledError()) : false;
     }
     loader_.reset();
     progress_.phase = "tokenizer";

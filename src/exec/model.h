@@ -71,7 +71,8 @@ struct EndWeights {
   Linear embedding;  // decode_row serves look-ups
   const float* final_norm = nullptr;
   Linear head;  // the embedding's matrix where tied
-  std::vector<const float*> rope_factors;  // one per rope of the spec: its frequency factors, or null
+  std::vector<const float*>
+      rope_factors;  // one per rope of the spec: its frequency factors, or null
 };
 class EndStore {
  public:

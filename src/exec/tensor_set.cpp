@@ -47,8 +47,7 @@ Status TensorSet::Add(const format::Checkpoint& checkpoint, const model::ModelSp
       if (item.first_row % kernels::kPanelRows != 0) {
         return FormatError(where + ": a range of rows must start at a multiple of 16");
       }
-      const uint8_t* map =
-          checkpoint.sources()[item.stored.info->source]->Map();
+      const uint8_t* map = checkpoint.sources()[item.stored.info->source]->Map();
       if (map != nullptr) {
         item.in_place = map + item.stored.info->offset +
                         item.first_row / kernels::kPanelRows * item.panel_bytes;
@@ -56,8 +55,8 @@ Status TensorSet::Add(const format::Checkpoint& checkpoint, const model::ModelSp
     } else {
       uint64_t row_bytes = 0;
       if (!TensorBytes(item.stored.info->dtype, item.cols, &row_bytes)) {
-        return FormatError(StrCat(where, ": rows of ", item.cols,
-                                  " values are not a whole number of blocks"));
+        return FormatError(
+            StrCat(where, ": rows of ", item.cols, " values are not a whole number of blocks"));
       }
       panel_source = row_bytes * kernels::kPanelRows;
     }
@@ -122,9 +121,8 @@ Status TensorSet::LoadPiece(const format::Checkpoint& checkpoint, uint32_t piece
   do {
     --it;
   } while (it->pieces == 0);
-  const Status status = it->vector
-                            ? LoadVector(checkpoint, &*it, scratch)
-                            : LoadPanels(checkpoint, &*it, piece - it->first_piece, scratch);
+  const Status status = it->vector ? LoadVector(checkpoint, &*it, scratch)
+                                   : LoadPanels(checkpoint, &*it, piece - it->first_piece, scratch);
   return Annotate(status, "tensor " + it->ref.name);
 }
 
@@ -133,8 +131,7 @@ Status TensorSet::LoadVector(const format::Checkpoint& checkpoint, Item* item, u
   const absl::Span<uint8_t> bytes(scratch, element * item->cols);
   QINFER_RETURN_IF_ERROR(checkpoint.Read(*item->stored.info, item->first_row * element, bytes));
   float* out = item->buffer.as<float>();
-  QINFER_RETURN_IF_ERROR(
-      weights::DecodeToFloat(item->stored.info->dtype, bytes, item->cols, out));
+  QINFER_RETURN_IF_ERROR(weights::DecodeToFloat(item->stored.info->dtype, bytes, item->cols, out));
   if (item->offset != 0.0f) {
     for (uint32_t i = 0; i < item->cols; ++i) out[i] += item->offset;
   }
@@ -177,9 +174,9 @@ StatusOr<Linear> TensorSet::GetLinear(const model::TensorRef& weight, const mode
   if (item == nullptr) return linear;
   const uint8_t* data = item->in_place != nullptr ? item->in_place : item->buffer.as<uint8_t>();
   linear.format = item->stored.format;
-  QINFER_ASSIGN_OR_RETURN(
-      linear.matrix, weights::View(item->stored.format, item->rows, item->cols,
-                                   absl::MakeConstSpan(data, item->bytes), item->ref.name));
+  QINFER_ASSIGN_OR_RETURN(linear.matrix,
+                          weights::View(item->stored.format, item->rows, item->cols,
+                                        absl::MakeConstSpan(data, item->bytes), item->ref.name));
   linear.activation_block = item->stored.activation_block != 0
                                 ? item->stored.activation_block
                                 : DefaultActivationBlock(role, item->stored.format);

@@ -33,10 +33,9 @@ Status LoadTokenizer(const format::Checkpoint& checkpoint, Memory* memory, TextP
     return OkStatus();
   }
   if (files.tokenizer_json.empty()) return OkStatus();
-  QINFER_ASSIGN_OR_RETURN(
-      parts->tokenizer,
-      tokenizer::Tokenizer::FromJson(files.tokenizer_json, files.tokenizer_config_json,
-                                     checkpoint.name() + ": tokenizer.json", memory));
+  QINFER_ASSIGN_OR_RETURN(parts->tokenizer, tokenizer::Tokenizer::FromJson(
+                                                files.tokenizer_json, files.tokenizer_config_json,
+                                                checkpoint.name() + ": tokenizer.json", memory));
   return OkStatus();
 }
 

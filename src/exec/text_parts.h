@@ -15,7 +15,7 @@ namespace qinfer::exec {
 
 struct TextParts {
   Buffer compiled;  // holds a compiled tokenizer that is not mapped; outlives `tokenizer`
-  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;     // null if there is none
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;         // null if there is none
   std::shared_ptr<const tokenizer::ChatTemplate> chat_template;  // null if there is none
   std::string chat_template_error;
   model::GenerationDefaults defaults;

@@ -13,14 +13,13 @@
 namespace qinfer::exec {
 
 // Calls unit(lane, index) for every index in [*next, count), lanes < executor->concurrency() and
-// `max_lanes`; a lane is one caller at a time, so scratch may be per lane. At least one unit is done
-// if there is one. True when all have been done; else *next is where to go on.
+// `max_lanes`; a lane is one caller at a time, so scratch may be per lane. At least one unit is
+// done if there is one. True when all have been done; else *next is where to go on.
 template <typename F>
 bool RunUnits(Executor* executor, uint32_t max_lanes, const Deadline& deadline, uint32_t count,
               uint32_t* next, F&& unit) {
   if (*next >= count) return true;
-  const uint32_t lanes =
-      std::min(std::min(executor->concurrency(), max_lanes), count - *next);
+  const uint32_t lanes = std::min(std::min(executor->concurrency(), max_lanes), count - *next);
   if (lanes <= 1) {
     const ScopedFpMode mode;
     do {

@@ -114,8 +114,8 @@ Status SequenceImpl::Reserve(uint32_t count) {
   for (uint32_t g = 0; g < tables_.size(); ++g) {
     PageTable& table = tables_[g];
     uint64_t needed = end_page - table.end_page();
-    const bool copies = write_page < table.end_page() &&
-                        cache_->pool(g).header(table.id(write_page)).ref_count > 1;
+    const bool copies =
+        write_page < table.end_page() && cache_->pool(g).header(table.id(write_page)).ref_count > 1;
     needed += copies ? 1 : 0;
     if (needed > cache_->pool(g).free_pages()) {
       return BudgetError(StrCat("the KV cache is full: ", needed, " more pages of ", kPageTokens,
@@ -238,8 +238,8 @@ size_t GroupLayout::VOffset(uint32_t layer_index, uint32_t head) const {
 StatusOr<std::shared_ptr<Cache>> Cache::Create(std::vector<GroupLayout> groups,
                                                const CacheOptions& options, Memory* memory) {
   if (options.max_tokens == 0 || options.max_tokens > kMaxTokens) {
-    return MisuseError(StrCat("a KV cache of ", options.max_tokens,
-                              " tokens; 1 to ", kMaxTokens, " are possible"));
+    return MisuseError(StrCat("a KV cache of ", options.max_tokens, " tokens; 1 to ", kMaxTokens,
+                              " are possible"));
   }
   if (options.max_sequences > kMaxTokens) {
     return MisuseError(StrCat("a KV cache for ", options.max_sequences, " sequences"));

@@ -24,8 +24,8 @@ class PageTable {
     if (count <= capacity_) return OkStatus();
     uint32_t capacity = capacity_ < 16 ? 16 : capacity_;
     while (capacity < count) capacity *= 2;
-    QINFER_ASSIGN_OR_RETURN(Buffer new_ids, Buffer::Create(memory, capacity * sizeof(uint32_t),
-                                                           "KV page table"));
+    QINFER_ASSIGN_OR_RETURN(Buffer new_ids,
+                            Buffer::Create(memory, capacity * sizeof(uint32_t), "KV page table"));
     QINFER_ASSIGN_OR_RETURN(
         Buffer new_pointers,
         Buffer::Create(memory, capacity * sizeof(const uint8_t*), "KV page table"));

@@ -186,8 +186,7 @@ uint32_t GgufReader::Uint(const char* key, uint32_t low, uint32_t high, uint32_t
   return static_cast<uint32_t>(*number);
 }
 
-uint32_t GgufReader::UniformUint(const char* key, uint32_t low, uint32_t high,
-                                 uint32_t otherwise) {
+uint32_t GgufReader::UniformUint(const char* key, uint32_t low, uint32_t high, uint32_t otherwise) {
   const format::GgufValue* value = gguf_.Find(prefix_ + key);
   if (value == nullptr || value->type != format::GgufType::kArray) {
     return Uint(key, low, high, otherwise);

@@ -30,8 +30,8 @@ std::vector<bool> WindowedLayers(JsonReader* reader, uint32_t layers) {
     for (uint32_t i = 0; i < layers; ++i) {
       windowed[i] = types[i] == "sliding_attention";
       if (!windowed[i] && types[i] != "full_attention") {
-        reader->Fail(UnsupportedError(StrCat(reader->where(), "layer_types: \"", types[i],
-                                             "\" is not supported")));
+        reader->Fail(UnsupportedError(
+            StrCat(reader->where(), "layer_types: \"", types[i], "\" is not supported")));
       }
     }
     return windowed;
@@ -96,8 +96,7 @@ StatusOr<ModelSpec> Gemma3FromHf(const nlohmann::json& config,
   spec.embedding_scale = reader.Has("dtype") || reader.Has("torch_dtype")
                              ? RoundToModelType(&reader, scale)
                              : RoundToModelType(&outer, scale);
-  spec.logit_softcap =
-      static_cast<float>(reader.Number("final_logit_softcapping", 1e-3, 1e6, 0.0));
+  spec.logit_softcap = static_cast<float>(reader.Number("final_logit_softcapping", 1e-3, 1e6, 0.0));
   const uint32_t layers = reader.Uint("num_hidden_layers", 1, kMaxLayers, 26);
   const uint32_t intermediate = reader.Uint("intermediate_size", 1, kMaxWidth, 9216);
   AttentionSpec attention;
@@ -168,10 +167,8 @@ StatusOr<ModelSpec> Gemma3FromGguf(const format::Gguf& gguf, const format::Check
   spec.max_context = reader.Uint("context_length", 1, kMaxPosition);
   spec.norm_epsilon =
       static_cast<float>(reader.Number("attention.layer_norm_rms_epsilon", 1e-12, 1.0));
-  spec.embedding_scale =
-      static_cast<float>(__builtin_sqrt(static_cast<double>(spec.hidden_size)));
-  spec.logit_softcap =
-      static_cast<float>(reader.Number("final_logit_softcapping", 0.0, 1e6, 0.0));
+  spec.embedding_scale = static_cast<float>(__builtin_sqrt(static_cast<double>(spec.hidden_size)));
+  spec.logit_softcap = static_cast<float>(reader.Number("final_logit_softcapping", 0.0, 1e6, 0.0));
   const uint32_t layers = reader.Uint("block_count", 1, kMaxLayers);
   const uint32_t intermediate = reader.UniformUint("feed_forward_length", 1, kMaxWidth, 0);
   if (intermediate == 0) reader.Fail("feed_forward_length", "this key is required and missing");
@@ -186,8 +183,7 @@ StatusOr<ModelSpec> Gemma3FromGguf(const format::Gguf& gguf, const format::Check
   attention.scale = InverseRoot(is_27b ? static_cast<double>(spec.hidden_size) / attention.heads
                                        : static_cast<double>(attention.head_dim));
   const uint32_t window = reader.Uint("attention.sliding_window", 0, kMaxPosition, 0);
-  const uint32_t pattern =
-      reader.Uint("attention.sliding_window_pattern", 1, kMaxLayers, kPattern);
+  const uint32_t pattern = reader.Uint("attention.sliding_window_pattern", 1, kMaxLayers, kPattern);
   RopeSpec global =
       RopeFromGguf(&reader, attention.head_dim, false, kGlobalTheta, spec.max_context);
   RopeSpec local;

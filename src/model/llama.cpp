@@ -32,8 +32,7 @@ StatusOr<ModelSpec> FromConfig(const nlohmann::json& config, const format::Check
   if (!reader.Has("head_dim") && spec.hidden_size % attention.heads != 0) {
     reader.Fail("num_attention_heads", StrCat("does not divide hidden_size ", spec.hidden_size));
   }
-  attention.head_dim =
-      reader.Uint("head_dim", 1, kMaxHeadDim, spec.hidden_size / attention.heads);
+  attention.head_dim = reader.Uint("head_dim", 1, kMaxHeadDim, spec.hidden_size / attention.heads);
   attention.v_head_dim = attention.head_dim;
   attention.scale = AttentionScale(attention.head_dim);
   attention.rope = 0;
@@ -112,8 +111,7 @@ StatusOr<ModelSpec> LlamaFromGguf(const format::Gguf& gguf, const format::Checkp
   }
   AttentionSpec attention;
   attention.heads = reader.UniformUint("attention.head_count", 1, kMaxHeads, 1);
-  attention.kv_heads =
-      reader.UniformUint("attention.head_count_kv", 1, kMaxHeads, attention.heads);
+  attention.kv_heads = reader.UniformUint("attention.head_count_kv", 1, kMaxHeads, attention.heads);
   attention.head_dim =
       reader.Uint("attention.key_length", 1, kMaxHeadDim, spec.hidden_size / attention.heads);
   attention.v_head_dim =

@@ -50,7 +50,8 @@ StatusOr<ModelSpec> FromHf(const format::Checkpoint& checkpoint) {
 StatusOr<ModelSpec> FromGguf(const format::Checkpoint& checkpoint) {
   const format::Gguf& gguf = *checkpoint.gguf();
   const format::GgufValue* value = gguf.Find("general.architecture");
-  if (value == nullptr) return FormatError(gguf.name() + ": metadata general.architecture: missing");
+  if (value == nullptr)
+    return FormatError(gguf.name() + ": metadata general.architecture: missing");
   QINFER_ASSIGN_OR_RETURN(const std::string_view name, value->AsString());
   for (const Architecture& architecture : kArchitectures) {
     if (architecture.gguf_name != nullptr && name == architecture.gguf_name) {

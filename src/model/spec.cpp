@@ -15,10 +15,9 @@ Status Check(bool good, const std::string& what) {
 Status ValidateRope(const RopeSpec& rope, size_t index) {
   const std::string name = StrCat("rope ", index, ": ");
   const auto finite = [](double x) { return std::isfinite(x) && x > 0.0; };
-  QINFER_RETURN_IF_ERROR(
-      Check(rope.dims >= 2 && rope.dims <= kMaxHeadDim && rope.dims % 2 == 0,
-            StrCat(name, "rotates ", rope.dims, " inputs; an even number up to ", kMaxHeadDim,
-                   " is possible")));
+  QINFER_RETURN_IF_ERROR(Check(rope.dims >= 2 && rope.dims <= kMaxHeadDim && rope.dims % 2 == 0,
+                               StrCat(name, "rotates ", rope.dims, " inputs; an even number up to ",
+                                      kMaxHeadDim, " is possible")));
   QINFER_RETURN_IF_ERROR(Check(finite(rope.theta) && finite(rope.factor) &&
                                    finite(rope.attention_factor) && finite(rope.low_freq_factor) &&
                                    finite(rope.high_freq_factor) && finite(rope.beta_fast) &&
@@ -48,31 +47,30 @@ Status ValidateLayer(const ModelSpec& spec, const LayerSpec& layer, size_t index
     return UnsupportedError("model specification: " + name +
                             "latent attention is not supported yet");
   }
-  QINFER_RETURN_IF_ERROR(Check(a.heads > 0 && a.heads <= kMaxHeads && a.kv_heads > 0 &&
-                                   a.kv_heads <= a.heads && a.heads % a.kv_heads == 0,
-                               StrCat(name, a.heads, " heads cannot share ", a.kv_heads,
-                                      " key-value heads")));
+  QINFER_RETURN_IF_ERROR(
+      Check(a.heads > 0 && a.heads <= kMaxHeads && a.kv_heads > 0 && a.kv_heads <= a.heads &&
+                a.heads % a.kv_heads == 0,
+            StrCat(name, a.heads, " heads cannot share ", a.kv_heads, " key-value heads")));
   QINFER_RETURN_IF_ERROR(Check(a.head_dim > 0 && a.head_dim <= kMaxHeadDim && a.v_head_dim > 0 &&
                                    a.v_head_dim <= kMaxHeadDim,
                                StrCat(name, "heads of ", a.head_dim, " and ", a.v_head_dim,
                                       " values; 1 to ", kMaxHeadDim, " are possible")));
-  QINFER_RETURN_IF_ERROR(Check(uint64_t{a.heads} * a.head_dim <= kMaxWidth &&
-                                   uint64_t{a.heads} * a.v_head_dim <= kMaxWidth,
-                               name + "attention is too wide"));
-  QINFER_RETURN_IF_ERROR(Check(std::isfinite(a.scale) && a.scale > 0.0f &&
-                                   std::isfinite(a.softcap) && a.softcap >= 0.0f,
-                               name + "attention's scale or cap is not a positive number"));
+  QINFER_RETURN_IF_ERROR(Check(
+      uint64_t{a.heads} * a.head_dim <= kMaxWidth && uint64_t{a.heads} * a.v_head_dim <= kMaxWidth,
+      name + "attention is too wide"));
+  QINFER_RETURN_IF_ERROR(Check(
+      std::isfinite(a.scale) && a.scale > 0.0f && std::isfinite(a.softcap) && a.softcap >= 0.0f,
+      name + "attention's scale or cap is not a positive number"));
   QINFER_RETURN_IF_ERROR(Check(a.window <= kMaxPosition, name + "the window is too large"));
-  QINFER_RETURN_IF_ERROR(
-      Check(a.rope >= -1 && a.rope < static_cast<int32_t>(spec.ropes.size()),
-            StrCat(name, "rope ", a.rope, " does not exist")));
+  QINFER_RETURN_IF_ERROR(Check(a.rope >= -1 && a.rope < static_cast<int32_t>(spec.ropes.size()),
+                               StrCat(name, "rope ", a.rope, " does not exist")));
   QINFER_RETURN_IF_ERROR(
       Check(a.rope < 0 || spec.ropes[static_cast<size_t>(a.rope)].dims <= a.head_dim,
             name + "its rope rotates more inputs than a head has"));
-  QINFER_RETURN_IF_ERROR(
-      Check(layer.attention_norm.present() && layer.feed_forward_norm.present() && a.q.present() &&
-                a.k.present() && a.v.present() && a.o.present(),
-            name + "a norm or an attention weight is not named"));
+  QINFER_RETURN_IF_ERROR(Check(layer.attention_norm.present() &&
+                                   layer.feed_forward_norm.present() && a.q.present() &&
+                                   a.k.present() && a.v.present() && a.o.present(),
+                               name + "a norm or an attention weight is not named"));
   const FeedForwardSpec& f = layer.feed_forward;
   if (f.kind != FeedForwardKind::kDense) {
     return UnsupportedError("model specification: " + name + "experts are not supported yet");
@@ -135,9 +133,9 @@ Status ValidateSpec(const ModelSpec& spec) {
                                StrCat("a vocabulary of ", spec.vocab_size, " tokens")));
   QINFER_RETURN_IF_ERROR(Check(spec.max_context > 0 && spec.max_context <= kMaxPosition,
                                StrCat("a context of ", spec.max_context, " tokens")));
-  QINFER_RETURN_IF_ERROR(Check(!spec.layers.empty() && spec.layers.size() <= kMaxLayers,
-                               StrCat(spec.layers.size(), " layers; 1 to ", kMaxLayers,
-                                      " are possible")));
+  QINFER_RETURN_IF_ERROR(
+      Check(!spec.layers.empty() && spec.layers.size() <= kMaxLayers,
+            StrCat(spec.layers.size(), " layers; 1 to ", kMaxLayers, " are possible")));
   QINFER_RETURN_IF_ERROR(Check(spec.ropes.size() <= kMaxLayers, "too many ropes"));
   QINFER_RETURN_IF_ERROR(Check(std::isfinite(spec.norm_epsilon) && spec.norm_epsilon > 0.0f &&
                                    std::isfinite(spec.norm_weight_offset) &&

@@ -34,8 +34,8 @@ struct RopeSpec {
   double factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
   double beta_fast = 32.0, beta_slow = 1.0;              // yarn
-  bool truncate = true;  // yarn: its correction range is rounded to whole dimensions
-  double attention_factor = 1.0;                         // of cos and sin
+  bool truncate = true;           // yarn: its correction range is rounded to whole dimensions
+  double attention_factor = 1.0;  // of cos and sin
   uint32_t original_context = 0;
   std::vector<double> short_factors, long_factors;  // longrope
   TensorRef frequency_factors;                      // GGUF rope_freqs: divisors of the frequencies

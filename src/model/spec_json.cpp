@@ -327,7 +327,8 @@ std::string SpecToJson(const ModelSpec& spec) {
 }
 
 StatusOr<ModelSpec> SpecFromJson(std::string_view json) {
-  QINFER_ASSIGN_OR_RETURN(const nlohmann::json parsed, ParseJsonObject(json, "model specification"));
+  QINFER_ASSIGN_OR_RETURN(const nlohmann::json parsed,
+                          ParseJsonObject(json, "model specification"));
   ModelSpec spec;
   Status status;
   Reader reader(&status);

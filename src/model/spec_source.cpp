@@ -110,8 +110,8 @@ RopeSpec RopeFromGguf(GgufReader* gguf, uint32_t dims, bool interleaved, double 
     rope.beta_slow = gguf->Number("rope.scaling.yarn_beta_slow", 1e-3, kMaxFactor, 1.0);
     rope.original_context =
         gguf->Uint("rope.scaling.original_context_length", 1, kMaxPosition, context);
-    rope.attention_factor = YarnScale(factor, 1.0) * gguf->Number("rope.scaling.attn_factor", 1e-3,
-                                                                  kMaxFactor, 1.0);
+    rope.attention_factor =
+        YarnScale(factor, 1.0) * gguf->Number("rope.scaling.attn_factor", 1e-3, kMaxFactor, 1.0);
   } else if (type == "none" || type == "linear") {
     if (factor != 1.0) {
       rope.scaling = RopeScaling::kLinear;

@@ -17,8 +17,7 @@ StatusOr<ModelSpec> SpecFromQinfer(const format::Checkpoint& checkpoint);
 // The rope that a configuration asks for, from "rope_parameters" (transformers 5) or "rope_theta"
 // and "rope_scaling". `max_context` is what the configuration says; *max_context may come back
 // smaller (dynamic scaling is only the same for every length up to the original context).
-RopeSpec RopeFromHf(JsonReader* config, uint32_t dims, double default_theta,
-                    uint32_t* max_context);
+RopeSpec RopeFromHf(JsonReader* config, uint32_t dims, double default_theta, uint32_t* max_context);
 // One object in the style of rope_parameters or rope_scaling; `theta` where it has none.
 RopeSpec RopeFromHfObject(JsonReader* object, uint32_t dims, double theta, uint32_t* max_context);
 RopeSpec RopeFromGguf(GgufReader* gguf, uint32_t dims, bool interleaved, double default_theta,

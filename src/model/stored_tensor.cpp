@@ -32,9 +32,9 @@ StatusOr<StoredTensor> FindStored(const format::Checkpoint& checkpoint, const Te
                         (use.ref->rows == 0 && use.ref->row_begin == 0 ? stored.rows == use.rows
                                                                        : end <= stored.rows);
   if (needed != use.rows || !rows_fit || stored.cols != use.cols) {
-    return FormatError(StrCat(where, ": its shape is ", Shape(*stored.info), ", expected ",
-                              use.vector ? StrCat("[", use.cols, "]")
-                                         : StrCat("[", use.rows, ", ", use.cols, "]")));
+    return FormatError(StrCat(
+        where, ": its shape is ", Shape(*stored.info), ", expected ",
+        use.vector ? StrCat("[", use.cols, "]") : StrCat("[", use.rows, ", ", use.cols, "]")));
   }
   if (use.vector && !IsVectorType(stored.info->dtype)) {
     return UnsupportedError(StrCat(where, ": type ", std::string(stored.info->dtype_name),

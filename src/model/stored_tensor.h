@@ -12,16 +12,15 @@ namespace qinfer::model {
 
 struct StoredTensor {
   const format::TensorInfo* info = nullptr;
-  bool packed = false;     // panels of `format` as kernels take them (.qinfer)
-  weights::Format format;  // of a matrix: packed, or the exact one of the source's type
-  uint64_t rows = 0, cols = 0;  // logical; a vector has rows 1
+  bool packed = false;            // panels of `format` as kernels take them (.qinfer)
+  weights::Format format;         // of a matrix: packed, or the exact one of the source's type
+  uint64_t rows = 0, cols = 0;    // logical; a vector has rows 1
   uint32_t activation_block = 0;  // declared by the file; 0 = not
 };
 
 // Finds the tensor of a use and checks its shape and type. FormatError names the tensor, its shape
 // and the one expected; UnsupportedError a type that cannot be used.
 StatusOr<StoredTensor> FindStored(const format::Checkpoint& checkpoint, const TensorUse& use);
-
 
 // Container-dependent part of the above: fills packed, format and logical shape from `info`.
 Status DescribeStored(const format::Checkpoint& checkpoint, const std::string& where,

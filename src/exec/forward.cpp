@@ -1,0 +1,310 @@
+// Batches of a whole model: begin, run phase by phase, suspend and go on.
+#include "exec/forward.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "exec/forward_impl.h"
+
+namespace qinfer::exec {
+namespace {
+
+Status CheckOptions(const model::ModelSpec& spec, const ForwardOptions& options) {
+  QINFER_RETURN_IF_ERROR(model::ValidateSpec(spec));
+  constexpr uint32_t kMost = 1u << 20;
+  if (options.max_batch_tokens == 0 || options.max_batch_tokens > kMost) {
+    return MisuseError(StrCat("max_batch_tokens is ", options.max_batch_tokens, "; 1 to ", kMost,
+                              " are possible"));
+  }
+  if (options.max_logit_rows > kMost) {
+    return MisuseError(
+        StrCat("max_logit_rows is ", options.max_logit_rows, "; up to ", kMost, " are possible"));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+uint64_t Forward::PlanBytes(const model::ModelSpec& spec, const ForwardOptions& options,
+                            const Context& context) {
+  return Workspace().Cut(spec, options, context, false, nullptr);
+}
+
+StatusOr<std::unique_ptr<Forward>> Forward::Create(std::shared_ptr<const Model> model,
+                                                   const Context& context,
+                                                   const ForwardOptions& options) {
+  auto forward = std::make_unique<ForwardImpl>(context, options);
+  const model::ModelSpec& spec = model->spec();
+  QINFER_RETURN_IF_ERROR(forward->Init(spec, std::move(model)));
+  return std::unique_ptr<Forward>(std::move(forward));
+}
+
+StatusOr<std::unique_ptr<Forward>> Forward::CreateForLayers(const model::ModelSpec& spec,
+                                                            const Context& context,
+                                                            const ForwardOptions& options) {
+  auto forward = std::make_unique<ForwardImpl>(context, options);
+  QINFER_RETURN_IF_ERROR(forward->Init(spec, nullptr));
+  return std::unique_ptr<Forward>(std::move(forward));
+}
+
+Status ForwardImpl::Init(const model::ModelSpec& spec, std::shared_ptr<const Model> model) {
+  QINFER_RETURN_IF_ERROR(CheckOptions(spec, options_));
+  model_ = std::move(model);
+  spec_ = spec;
+  max_position_ = options_.max_position != 0 ? options_.max_position : spec.max_context;
+  for (const model::RopeSpec& rope : spec_.ropes) {
+    if (rope.scaling == model::RopeScaling::kDynamic) {
+      max_position_ = std::min(max_position_, rope.original_context);
+    }
+  }
+  groups_ = CacheLayout(spec_, kernels::KvType::kF32, kernels::KvType::kF32);
+  group_of_.resize(spec_.layers.size());
+  index_in_group_.resize(spec_.layers.size());
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    for (uint32_t i = 0; i < groups_[g].layers.size(); ++i) {
+      group_of_[groups_[g].layers[i]] = g;
+      index_in_group_[groups_[g].layers[i]] = i;
+    }
+  }
+  for (size_t r = 0; r < spec_.ropes.size(); ++r) {
+    const float* factors = model_ == nullptr ? nullptr : model_->ends().rope_factors[r];
+    ropes_.emplace_back(spec_.ropes[r], factors);
+  }
+  const bool layers_only = model_ == nullptr;
+  const size_t bytes = ws_.Cut(spec_, options_, context_, layers_only, nullptr);
+  QINFER_ASSIGN_OR_RETURN(Buffer block,
+                          Buffer::Create(context_.memory, bytes, "forward workspace"));
+  ws_.Cut(spec_, options_, context_, layers_only, block.as<uint8_t>());
+  ws_.block = std::move(block);
+  return OkStatus();
+}
+
+Status ForwardImpl::Begin(absl::Span<const BatchSegment> segments) {
+  if (model_ == nullptr) return MisuseError("this forward pass has no model, only layers");
+  if (phase_ != Phase::kDone) return MisuseError("a batch is already in flight");
+  uint64_t tokens = 0, rows = 0;
+  for (size_t s = 0; s < segments.size(); ++s) {
+    const BatchSegment& segment = segments[s];
+    const size_t count = segment.tokens.size();
+    if (segment.sequence == nullptr || count == 0) {
+      return MisuseError(StrCat("segment ", s, " of the batch has no sequence or no tokens"));
+    }
+    for (size_t other = 0; other < s; ++other) {
+      if (segments[other].sequence == segment.sequence) {
+        return MisuseError(StrCat("segments ", other, " and ", s, " are of the same sequence"));
+      }
+    }
+    tokens += count;
+    if (tokens > options_.max_batch_tokens) {
+      return MisuseError(StrCat("the batch has more than max_batch_tokens (",
+                                options_.max_batch_tokens, ") tokens"));
+    }
+    if (segment.sequence->length() + uint64_t{count} > max_position_) {
+      return MisuseError(StrCat("segment ", s, " reaches position ",
+                                segment.sequence->length() + uint64_t{count}, "; the limit is ",
+                                max_position_));
+    }
+    if (segment.logits_from < count) rows += count - segment.logits_from;
+    const absl::Span<const kv::GroupLayout> groups = segment.sequence->cache().groups();
+    bool fits = groups.size() == groups_.size();
+    for (size_t g = 0; fits && g < groups.size(); ++g) fits = groups[g].layers == groups_[g].layers;
+    if (!fits) return MisuseError(StrCat("segment ", s, " has a KV cache of another model"));
+    for (const int32_t token : segment.tokens) {
+      if (token < 0 || static_cast<uint32_t>(token) >= spec_.vocab_size) {
+        return MisuseError(
+            StrCat("token id ", token, " is outside the vocabulary of ", spec_.vocab_size));
+      }
+    }
+  }
+  if (tokens == 0) return MisuseError("the batch is empty");
+  if (rows > options_.max_logit_rows) {
+    return MisuseError(StrCat("logits of ", rows, " tokens are wanted, max_logit_rows is ",
+                              options_.max_logit_rows));
+  }
+  tokens_ = segments_ = logit_rows_ = 0;
+  for (const BatchSegment& from : segments) {
+    Segment& segment = ws_.segments[segments_];
+    segment = Segment();
+    segment.sequence = from.sequence;
+    segment.first_token = tokens_;
+    segment.tokens = static_cast<uint32_t>(from.tokens.size());
+    segment.position = from.sequence->length();
+    for (uint32_t t = 0; t < segment.tokens; ++t) {
+      ws_.tokens[tokens_] = from.tokens[t];
+      ws_.positions[tokens_] = segment.position + t;
+      ws_.segment_of[tokens_] = segments_;
+      if (t >= from.logits_from) ws_.logit_tokens[logit_rows_++] = tokens_;
+      ++tokens_;
+    }
+    ++segments_;
+  }
+  segment_begin_ = token_begin_ = 0;
+  segment_end_ = segments_;
+  token_end_ = tokens_;
+  own_pages_ = false;
+  pending_ = false;
+  not_finite_ = false;
+  layer_ = next_ = 0;
+  phase_ = Phase::kEmbed;
+  return OkStatus();
+}
+
+StatusOr<bool> ForwardImpl::Run(const Deadline& deadline) {
+  if (phase_ == Phase::kDone) return MisuseError("no batch is in flight");
+  for (;;) {
+    const bool complete = RunPhase(deadline);
+    if (complete) {
+      NextPhase();
+      next_ = 0;
+      if (phase_ == Phase::kDone) break;
+    }
+    if (deadline.Cancelled()) {
+      Abandon();
+      return CancelledError();
+    }
+    if (!complete || deadline.Expired()) return false;
+  }
+  if (not_finite_) {
+    return FormatError(
+        "the model's logits are not finite: its weights are corrupt, or its activations overflow");
+  }
+  return true;
+}
+
+void ForwardImpl::SetLayer(const LayerWeights& weights, uint32_t layer) {
+  layer_ = layer;
+  weights_ = &weights;
+  layer_spec_ = &spec_.layers[layer];
+}
+
+void ForwardImpl::NextPhase() {
+  switch (phase_) {
+    case Phase::kEmbed:
+      SetLayer(model_->layer(0), 0);
+      pending_ = false;
+      break;
+    case Phase::kAttention:
+      if (CodeBlock({&weights_->attention.o}) == 0) {
+        phase_ = Phase::kOut;
+        return;
+      }
+      break;
+    case Phase::kOut:
+      pending_ = true;
+      pending_norm_ = weights_->post_attention_norm;
+      break;
+    case Phase::kGateUp:
+      if (FusesGateUp()) {
+        phase_ = Phase::kDown;
+        return;
+      }
+      break;
+    case Phase::kDown:
+      pending_ = true;
+      pending_norm_ = weights_->post_feed_forward_norm;
+      if (layer_ + 1 < spec_.layers.size()) {
+        SetLayer(model_->layer(layer_ + 1), layer_ + 1);
+        phase_ = Phase::kAttentionNorm;
+        return;
+      }
+      break;
+    default:
+      break;
+  }
+  phase_ = static_cast<Phase>(static_cast<uint8_t>(phase_) + 1);
+}
+
+bool ForwardImpl::RunPhase(const Deadline& deadline) {
+  switch (phase_) {
+    case Phase::kEmbed:
+      return RunTokens(tokens_, deadline, [&](uint32_t token) { EmbedToken(token); });
+    case Phase::kAttentionNorm: {
+      const AttentionWeights& w = weights_->attention;
+      const LinearInput input = Input(ws_.x, ws_.x_codes, {&w.q, &w.k, &w.v});
+      return RunTokens(tokens_, deadline,
+                       [&](uint32_t token) { NormToken(weights_->attention_norm, input, token); });
+    }
+    case Phase::kQkv: {
+      const AttentionWeights& w = weights_->attention;
+      LinearPhase phase;
+      phase.input = Input(ws_.x, ws_.x_codes, {&w.q, &w.k, &w.v});
+      phase.jobs[0] = {&w.q, ws_.q};
+      phase.jobs[1] = {&w.k, ws_.k};
+      phase.jobs[2] = {&w.v, ws_.v};
+      phase.job_count = 3;
+      return RunLinear(&phase, deadline);
+    }
+    case Phase::kRope:
+      return RunRope(deadline);
+    case Phase::kAttention:
+      return RunAttention(deadline);
+    case Phase::kAttentionQuantize: {
+      const LinearInput input = Input(ws_.attention, ws_.attention_codes, {&weights_->attention.o});
+      const uint32_t width = layer_spec_->attention.heads * layer_spec_->attention.v_head_dim;
+      return RunTokens(tokens_, deadline, [&](uint32_t token) {
+        kernels_->quantize(ws_.attention.row(token), width, token, input.codes);
+      });
+    }
+    case Phase::kOut: {
+      LinearPhase phase;
+      phase.input = Input(ws_.attention, ws_.attention_codes, {&weights_->attention.o});
+      phase.jobs[0] = {&weights_->attention.o, ws_.branch};
+      phase.job_count = 1;
+      return RunLinear(&phase, deadline);
+    }
+    case Phase::kFeedForwardNorm: {
+      const FeedForwardWeights& w = weights_->feed_forward;
+      const LinearInput input = Input(ws_.x, ws_.x_codes, {&w.gate, &w.up});
+      return RunTokens(tokens_, deadline, [&](uint32_t token) {
+        NormToken(weights_->feed_forward_norm, input, token);
+      });
+    }
+    case Phase::kGateUp:
+      return RunGateUp(deadline);
+    case Phase::kActivate: {
+      const LinearInput down = Input(ws_.gate, ws_.down_codes, {&weights_->feed_forward.down});
+      const model::FeedForwardSpec& f = layer_spec_->feed_forward;
+      return RunTokens(tokens_, deadline, [&](uint32_t token) {
+        float* gate = ws_.gate.row(token);
+        kernels_->gated(f.activation, gate, ws_.up.row(token), f.intermediate, gate);
+        if (down.int8) kernels_->quantize(gate, f.intermediate, token, down.codes);
+      });
+    }
+    case Phase::kDown: {
+      LinearPhase phase;
+      phase.input = Input(ws_.gate, ws_.down_codes, {&weights_->feed_forward.down});
+      phase.jobs[0] = {&weights_->feed_forward.down, ws_.branch};
+      phase.job_count = 1;
+      return RunLinear(&phase, deadline);
+    }
+    case Phase::kFinalNorm: {
+      const EndWeights& ends = model_->ends();
+      const LinearInput input = Input(ws_.head_x, ws_.head_codes, {&ends.head});
+      return RunTokens(logit_rows_, deadline, [&](uint32_t row) {
+        const uint32_t token = ws_.logit_tokens[row];
+        FinishBranch(pending_norm_, token);
+        kernels_->rms_norm(ws_.hidden.row(token), ends.final_norm, spec_.hidden_size,
+                           spec_.norm_epsilon, input.x.row(row));
+        if (input.int8) {
+          kernels_->quantize(input.x.row(row), spec_.hidden_size, row, input.codes);
+        }
+      });
+    }
+    case Phase::kHead: {
+      if (logit_rows_ == 0) return true;
+      const EndWeights& ends = model_->ends();
+      return RunHead(ends.head, Input(ws_.head_x, ws_.head_codes, {&ends.head}), logit_rows_,
+                     ws_.logits, deadline);
+    }
+    case Phase::kDone:
+      break;
+  }
+  return true;
+}
+
+absl::Span<const float> ForwardImpl::Logits(uint32_t row) const {
+  if (row >= logit_rows_) return {};
+  return absl::MakeConstSpan(ws_.logits + size_t{row} * spec_.vocab_size, spec_.vocab_size);
+}
+
+}  // namespace qinfer::exec

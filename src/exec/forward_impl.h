@@ -1,0 +1,148 @@
+// The state machine of a forward pass. Phases are in phases_*.cpp, batches in forward.cpp, layers
+// on their own in forward_layers.cpp.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "exec/forward.h"
+#include "exec/rope_table.h"
+#include "exec/units.h"
+#include "exec/workspace.h"
+
+namespace qinfer::exec {
+
+// In the order of execution; kActivate is skipped where kGateUp has done its work already.
+enum class Phase : uint8_t {
+  kEmbed,
+  kAttentionNorm,
+  kQkv,
+  kRope,
+  kAttention,
+  kAttentionQuantize,
+  kOut,
+  kFeedForwardNorm,
+  kGateUp,
+  kActivate,
+  kDown,
+  kFinalNorm,
+  kHead,
+  kDone,
+};
+
+// The input of a group of linear weights, and in which form they take it.
+struct LinearInput {
+  Workspace::Rows x;
+  kernels::Activations codes;  // block set
+  bool int8 = false;           // some weight of the group takes codes
+};
+
+struct LinearJob {
+  const Linear* linear = nullptr;
+  Workspace::Rows out;
+};
+
+// Up to three weights with one input, cut into units of panels and tokens.
+struct LinearPhase {
+  LinearInput input;
+  LinearJob jobs[3];
+  uint32_t job_count = 0;
+  uint32_t tokens = 0;
+  uint32_t panels = 0, panels_per_unit = 1, chunks = 0;  // over all jobs
+  uint32_t token_tile = 1, tiles = 0;
+  uint32_t units() const { return chunks * tiles; }
+};
+
+class ForwardImpl final : public Forward {
+ public:
+  ForwardImpl(const Context& context, const ForwardOptions& options)
+      : context_(context), options_(options), kernels_(context.kernels) {}
+  Status Init(const model::ModelSpec& spec, std::shared_ptr<const Model> model);
+
+  Status Begin(absl::Span<const BatchSegment> segments) override;
+  StatusOr<bool> Run(const Deadline& deadline) override;
+  void Abandon() override { phase_ = Phase::kDone; }
+  absl::Span<const float> Logits(uint32_t row) const override;
+  uint32_t logit_rows() const override { return logit_rows_; }
+  Status RunLayer(const LayerWeights& weights, uint32_t layer,
+                  absl::Span<const uint32_t> sequence_lengths, float* hidden,
+                  const Tap& tap) override;
+  Status Embed(const EndWeights& ends, absl::Span<const int32_t> tokens, float* hidden) override;
+  Status Head(const EndWeights& ends, const float* hidden, uint32_t tokens, float* logits,
+              const Tap& tap) override;
+
+ private:
+  // Goes on with phase_ from next_; true when the phase is complete.
+  bool RunPhase(const Deadline& deadline);
+  void NextPhase();
+  void SetLayer(const LayerWeights& weights, uint32_t layer);
+
+  // phases_linear.cpp
+  bool TakesCodes(const Linear& linear) const;
+  // The block that all weights of a group take; 0 = none takes codes.
+  uint32_t CodeBlock(std::initializer_list<const Linear*> group) const;
+  LinearInput Input(const Workspace::Rows& x, const kernels::Activations& codes,
+                    std::initializer_list<const Linear*> group) const;
+  void PlanLinear(LinearPhase* phase) const;
+  void LinearUnit(const LinearPhase& phase, uint32_t lane, uint32_t unit);
+  void Multiply(const Linear& linear, const LinearInput& input, uint32_t panel_begin,
+                uint32_t panel_end, uint32_t first_token, uint32_t count,
+                const Workspace::Rows& out, uint32_t lane);
+  bool RunLinear(LinearPhase* phase, const Deadline& deadline);
+  bool FusesGateUp() const { return tokens_ <= kFewTokens; }
+  bool RunGateUp(const Deadline& deadline);
+  void GateUpUnit(const LinearInput& x, const LinearInput& down, uint32_t lane, uint32_t unit,
+                  uint32_t rows_per_unit);
+  bool RunHead(const Linear& head, const LinearInput& input, uint32_t rows, float* logits,
+               const Deadline& deadline);
+
+  // phases_attention.cpp
+  void ResolvePages();
+  void RopeToken(uint32_t token);
+  bool RunRope(const Deadline& deadline);
+  uint32_t CutAttention();
+  void AttentionUnit(uint32_t lane, uint32_t unit);
+  bool RunAttention(const Deadline& deadline);
+
+  // phases_tokens.cpp
+  void FinishBranch(const float* post_norm, uint32_t token);
+  void EmbedToken(uint32_t token);
+  void FillRopes(uint32_t token);
+  void NormToken(const float* weight, const LinearInput& out, uint32_t token);
+  // A phase of one unit a token: few tokens are cheaper on the caller than any barrier.
+  template <typename F>
+  bool RunTokens(uint32_t count, const Deadline& deadline, F&& f) {
+    return RunUnits(context_.executor, count <= kFewTokens ? 1 : ws_.lanes, deadline, count, &next_,
+                    [&](uint32_t, uint32_t token) { f(token); });
+  }
+
+  uint8_t* Scratch(uint32_t lane) const { return ws_.scratch + lane * ws_.scratch_stride; }
+  static constexpr uint32_t kFewTokens = 4;
+
+  const Context context_;
+  const ForwardOptions options_;
+  const kernels::Table* const kernels_;
+  std::shared_ptr<const Model> model_;  // null: layers only
+  model::ModelSpec spec_;
+  std::vector<kv::GroupLayout> groups_;              // shape only: page sizes are each cache's own
+  std::vector<uint32_t> group_of_, index_in_group_;  // by layer
+  std::vector<RopeTable> ropes_;
+  uint32_t max_position_ = 0;
+  Workspace ws_;
+
+  // The batch in flight.
+  Phase phase_ = Phase::kDone;
+  uint32_t layer_ = 0, next_ = 0;
+  uint32_t tokens_ = 0, segments_ = 0, logit_rows_ = 0;
+  std::atomic<bool> not_finite_{false};
+  // The layer at hand, and the part of the batch that attention works on.
+  const LayerWeights* weights_ = nullptr;
+  const model::LayerSpec* layer_spec_ = nullptr;
+  const float* pending_norm_ = nullptr;  // post norm of the branch that waits
+  bool pending_ = false;                 // a branch has not been added to hidden yet
+  uint32_t segment_begin_ = 0, segment_end_ = 0, token_begin_ = 0, token_end_ = 0;
+  bool own_pages_ = false;  // RunLayer: F32 pages of the workspace
+};
+
+}  // namespace qinfer::exec

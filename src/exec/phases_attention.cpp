@@ -1,0 +1,190 @@
+// Rotation, writing of keys and values, and attention over pages.
+#include <algorithm>
+
+#include "core/checked.h"
+#include "exec/forward_impl.h"
+
+namespace qinfer::exec {
+namespace {
+
+constexpr uint64_t kUnitScores = 500000;  // multiply-adds of one attention unit
+constexpr uint32_t kLeastTile = 4;
+constexpr uint32_t kRopeTokens = 16;  // of one unit
+
+}  // namespace
+
+// The page tables of this layer's group; pages do not move while a batch is in flight, tables may.
+void ForwardImpl::ResolvePages() {
+  for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
+    Segment& segment = ws_.segments[s];
+    if (own_pages_) {
+      segment.pages = ws_.page_table;
+      segment.first_page = 0;
+    } else {
+      segment.pages = segment.sequence->Pages(group_of_[layer_], &segment.first_page).data();
+    }
+  }
+}
+
+namespace {
+
+// Where this layer's planes are inside a page, and of which types.
+struct Planes {
+  size_t k_offset = 0, v_offset = 0, head_stride = 0;
+  kernels::KvType k_type, v_type;
+};
+
+}  // namespace
+
+static Planes PlanesOf(const Segment& segment, uint32_t group, uint32_t index, bool own_pages,
+                       const model::AttentionSpec& a) {
+  Planes planes;
+  if (own_pages) {
+    planes.k_type = planes.v_type = kernels::KvType::kF32;
+    planes.v_offset = kernels::KPlaneBytes(kernels::KvType::kF32, a.head_dim);
+    planes.head_stride =
+        planes.v_offset + kernels::VPlaneBytes(kernels::KvType::kF32, a.v_head_dim);
+    return planes;
+  }
+  const kv::Cache& cache = segment.sequence->cache();
+  const kv::GroupLayout& layout = cache.groups()[group];
+  planes.k_type = cache.options().k_type;
+  planes.v_type = cache.options().v_type;
+  planes.k_offset = layout.KOffset(index, 0);
+  planes.v_offset = layout.VOffset(index, 0);
+  planes.head_stride = layout.KOffset(index, 1) - layout.KOffset(index, 0);
+  return planes;
+}
+
+void ForwardImpl::RopeToken(uint32_t token) {
+  const model::AttentionSpec& a = layer_spec_->attention;
+  const AttentionWeights& w = weights_->attention;
+  const Segment& segment = ws_.segments[ws_.segment_of[token]];
+  const uint32_t position = ws_.positions[token];
+  const float *cosines = nullptr, *sines = nullptr;
+  const RopeTable* rope = nullptr;
+  if (a.rope >= 0) {
+    rope = &ropes_[static_cast<size_t>(a.rope)];
+    const size_t at =
+        (static_cast<size_t>(a.rope) * options_.max_batch_tokens + token) * ws_.rope_stride;
+    cosines = ws_.cosines + at;
+    sines = ws_.sines + at;
+  }
+  const auto turn = [&](float* head, const float* norm) {
+    if (norm != nullptr) kernels_->rms_norm(head, norm, a.head_dim, spec_.norm_epsilon, head);
+    if (rope != nullptr) {
+      kernels_->rope(head, cosines, sines, rope->half() * 2, rope->interleaved());
+    }
+  };
+  for (uint32_t h = 0; h < a.heads; ++h) turn(ws_.q.row(token) + h * a.head_dim, w.q_norm);
+  const Planes planes =
+      PlanesOf(segment, group_of_[layer_], index_in_group_[layer_], own_pages_, a);
+  // Reserved pages belong to this sequence alone; the table is const for everybody else.
+  uint8_t* page =
+      const_cast<uint8_t*>(segment.pages[position / kernels::kPageTokens - segment.first_page]);
+  const uint32_t slot = position % kernels::kPageTokens;
+  for (uint32_t h = 0; h < a.kv_heads; ++h) {
+    float* k = ws_.k.row(token) + h * a.head_dim;
+    turn(k, w.k_norm);
+    kernels_->write_k(page + planes.k_offset + h * planes.head_stride, planes.k_type, slot, k,
+                      a.head_dim);
+    kernels_->write_v(page + planes.v_offset + h * planes.head_stride, planes.v_type, slot,
+                      ws_.v.row(token) + h * a.v_head_dim, a.v_head_dim);
+  }
+}
+
+bool ForwardImpl::RunRope(const Deadline& deadline) {
+  ResolvePages();
+  const uint32_t count = token_end_ - token_begin_;
+  return RunUnits(context_.executor, count <= kFewTokens ? 1 : ws_.lanes, deadline,
+                  CeilDiv(count, kRopeTokens), &next_, [&](uint32_t, uint32_t unit) {
+                    const uint32_t begin = token_begin_ + unit * kRopeTokens;
+                    const uint32_t end = std::min(token_end_, begin + kRopeTokens);
+                    for (uint32_t t = begin; t < end; ++t) RopeToken(t);
+                  });
+}
+
+// Decides tiles of queries, and splits the query heads of a key-value head where there would be
+// too few units; neither changes any bit. Returns the number of units.
+uint32_t ForwardImpl::CutAttention() {
+  const model::AttentionSpec& a = layer_spec_->attention;
+  const uint32_t group_heads = a.heads / a.kv_heads;
+  uint64_t units = 0;
+  for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
+    Segment& segment = ws_.segments[s];
+    uint64_t keys = uint64_t{segment.position} + segment.tokens;
+    if (a.window != 0) keys = std::min<uint64_t>(keys, a.window + segment.tokens);
+    const uint64_t per_query = keys * group_heads * (a.head_dim + a.v_head_dim);
+    segment.tile = static_cast<uint32_t>(std::min<uint64_t>(
+        segment.tokens,
+        std::min<uint64_t>(kMaxAttentionTile,
+                           std::max<uint64_t>(kLeastTile, kUnitScores / per_query))));
+    units += uint64_t{CeilDiv(segment.tokens, segment.tile)} * a.kv_heads;
+  }
+  uint32_t parts = 1;
+  if (ws_.lanes > 1 && units < uint64_t{2} * ws_.lanes) {
+    parts = std::min(group_heads, static_cast<uint32_t>(CeilDiv<uint64_t>(2 * ws_.lanes, units)));
+  }
+  uint32_t first = 0;
+  for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
+    Segment& segment = ws_.segments[s];
+    segment.parts = parts;
+    segment.first_unit = first;
+    first += CeilDiv(segment.tokens, segment.tile) * a.kv_heads * parts;
+  }
+  return first;
+}
+
+void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
+  const model::AttentionSpec& a = layer_spec_->attention;
+  const Segment* begin = ws_.segments + segment_begin_;
+  const Segment* segment =
+      std::upper_bound(begin, static_cast<const Segment*>(ws_.segments) + segment_end_, unit,
+                       [](uint32_t u, const Segment& s) { return u < s.first_unit; }) -
+      1;
+  const uint32_t group_heads = a.heads / a.kv_heads;
+  const uint32_t local = unit - segment->first_unit;
+  const uint32_t part = local % segment->parts;
+  const uint32_t kv_head = local / segment->parts % a.kv_heads;
+  const uint32_t tile = local / segment->parts / a.kv_heads;
+  const uint32_t heads_each = CeilDiv(group_heads, segment->parts);
+  const uint32_t first_head = part * heads_each;
+  if (first_head >= group_heads) return;
+  const uint32_t first = tile * segment->tile;
+  const uint32_t token = segment->first_token + first;
+  const uint32_t head = kv_head * group_heads + first_head;
+  const Planes planes =
+      PlanesOf(*segment, group_of_[layer_], index_in_group_[layer_], own_pages_, a);
+  kernels::AttentionArgs args;
+  args.q = ws_.q.row(token) + head * a.head_dim;
+  args.q_stride = ws_.q.stride;
+  args.out = ws_.attention.row(token) + head * a.v_head_dim;
+  args.out_stride = ws_.attention.stride;
+  args.tokens = std::min(segment->tile, segment->tokens - first);
+  args.first_position = segment->position + first;
+  args.group_heads = std::min(heads_each, group_heads - first_head);
+  args.head_dim = a.head_dim;
+  args.v_head_dim = a.v_head_dim;
+  args.pages = segment->pages;
+  args.first_page = segment->first_page;
+  args.k_offset = planes.k_offset + kv_head * planes.head_stride;
+  args.v_offset = planes.v_offset + kv_head * planes.head_stride;
+  args.k_type = planes.k_type;
+  args.v_type = planes.v_type;
+  args.window = a.window;
+  args.scale = a.scale;
+  args.softcap = a.softcap;
+  const float* sinks = weights_->attention.sinks;
+  args.sinks = sinks == nullptr ? nullptr : sinks + head;
+  args.scratch = Scratch(lane);
+  kernels_->attention(args);
+}
+
+bool ForwardImpl::RunAttention(const Deadline& deadline) {
+  ResolvePages();
+  const uint32_t units = CutAttention();
+  return RunUnits(context_.executor, ws_.lanes, deadline, units, &next_,
+                  [&](uint32_t lane, uint32_t unit) { AttentionUnit(lane, unit); });
+}
+
+}  // namespace qinfer::exec

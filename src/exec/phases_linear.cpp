@@ -1,0 +1,219 @@
+// Phases that multiply by weights: how they are cut into units, and the units.
+#include <algorithm>
+#include <cstring>
+
+#include "core/checked.h"
+#include "exec/forward_impl.h"
+
+namespace qinfer::exec {
+namespace {
+
+// Multiply-adds of one unit: some 50 to 100 µs.
+constexpr uint64_t kUnitCodes = 1500000, kUnitFloats = 400000;
+constexpr uint32_t kLeastTile = 16;  // tokens: fewer would unpack weights too often
+
+bool IsQuantized(const kernels::Matrix& matrix) {
+  return matrix.kind != kernels::WeightKind::kF32 && matrix.kind != kernels::WeightKind::kF16 &&
+         matrix.kind != kernels::WeightKind::kBF16;
+}
+
+// The same activations from token `t` on.
+kernels::Activations FromToken(const kernels::Activations& codes, uint32_t t) {
+  kernels::Activations out = codes;
+  out.codes += t * codes.code_stride;
+  out.scales += t * codes.scale_stride;
+  out.sums += t * codes.sum_stride;
+  return out;
+}
+
+bool AllFinite(const float* x, size_t n) {
+  // The exponent is all ones for infinities and NaN; integer work, so that it vectorizes.
+  uint32_t bad = 0;
+  for (size_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, x + i, sizeof(bits));
+    bad |= (bits & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
+  }
+  return bad == 0;
+}
+
+}  // namespace
+
+bool ForwardImpl::TakesCodes(const Linear& linear) const {
+  return options_.activations != Activations::kFloat && linear.present() &&
+         IsQuantized(linear.matrix);
+}
+
+uint32_t ForwardImpl::CodeBlock(std::initializer_list<const Linear*> group) const {
+  uint32_t block = 0;
+  for (const Linear* linear : group) {
+    if (!TakesCodes(*linear)) continue;
+    block = block == 0 ? linear->activation_block : std::min(block, linear->activation_block);
+  }
+  return block;
+}
+
+LinearInput ForwardImpl::Input(const Workspace::Rows& x, const kernels::Activations& codes,
+                               std::initializer_list<const Linear*> group) const {
+  LinearInput input;
+  input.x = x;
+  input.codes = codes;
+  const uint32_t block = CodeBlock(group);
+  input.int8 = block != 0;
+  if (input.int8) input.codes.block = block;
+  return input;
+}
+
+void ForwardImpl::PlanLinear(LinearPhase* phase) const {
+  uint64_t cols = 0;
+  bool floats = false;
+  phase->panels = 0;
+  for (uint32_t i = 0; i < phase->job_count; ++i) {
+    const kernels::Matrix& matrix = phase->jobs[i].linear->matrix;
+    phase->panels += matrix.panels();
+    cols = matrix.padded_cols();
+    floats = floats || !TakesCodes(*phase->jobs[i].linear);
+  }
+  const uint64_t unit = floats ? kUnitFloats : kUnitCodes;
+  const uint64_t panel_work = cols * kernels::kPanelRows;  // for one token
+  const uint64_t tile = unit / panel_work / 8 * 8;
+  phase->token_tile = static_cast<uint32_t>(std::min<uint64_t>(
+      phase->tokens, std::min<uint64_t>(kMaxTokenTile, std::max<uint64_t>(kLeastTile, tile))));
+  phase->tiles = CeilDiv(phase->tokens, phase->token_tile);
+  const uint64_t by_work = std::max<uint64_t>(1, unit / (panel_work * phase->token_tile));
+  // Enough units that the lanes end together, also where a phase is small.
+  const uint32_t by_lanes =
+      ws_.lanes == 1 ? phase->panels : CeilDiv(phase->panels * phase->tiles, ws_.lanes * 4);
+  phase->panels_per_unit = static_cast<uint32_t>(std::min<uint64_t>(
+      phase->panels, std::max<uint64_t>(1, std::min<uint64_t>(by_work, by_lanes))));
+  phase->chunks = CeilDiv(phase->panels, phase->panels_per_unit);
+}
+
+void ForwardImpl::Multiply(const Linear& linear, const LinearInput& input, uint32_t panel_begin,
+                           uint32_t panel_end, uint32_t first_token, uint32_t count,
+                           const Workspace::Rows& out, uint32_t lane) {
+  float* rows = out.row(first_token);
+  if (TakesCodes(linear)) {
+    kernels_->matmul_int8(linear.matrix, panel_begin, panel_end,
+                          FromToken(input.codes, first_token), count, rows, out.stride,
+                          Scratch(lane));
+  } else {
+    kernels_->matmul_float(linear.matrix, panel_begin, panel_end, input.x.row(first_token),
+                           input.x.stride, count, rows, out.stride, Scratch(lane));
+  }
+  if (linear.bias == nullptr) return;
+  const uint32_t begin = panel_begin * kernels::kPanelRows;
+  const uint32_t end = std::min(panel_end * kernels::kPanelRows, linear.matrix.rows);
+  for (uint32_t t = 0; t < count; ++t) {
+    kernels_->add(rows + t * out.stride + begin, linear.bias + begin, end - begin);
+  }
+}
+
+void ForwardImpl::LinearUnit(const LinearPhase& phase, uint32_t lane, uint32_t unit) {
+  const uint32_t tile = unit / phase.chunks, chunk = unit % phase.chunks;
+  const uint32_t first_token = tile * phase.token_tile;
+  const uint32_t count = std::min(phase.token_tile, phase.tokens - first_token);
+  uint32_t begin = chunk * phase.panels_per_unit;
+  uint32_t left = std::min(phase.panels_per_unit, phase.panels - begin);
+  for (uint32_t i = 0; i < phase.job_count && left > 0; ++i) {
+    const LinearJob& job = phase.jobs[i];
+    const uint32_t panels = job.linear->matrix.panels();
+    if (begin >= panels) {
+      begin -= panels;
+      continue;
+    }
+    const uint32_t here = std::min(left, panels - begin);
+    Multiply(*job.linear, phase.input, begin, begin + here, first_token, count, job.out, lane);
+    begin = 0;
+    left -= here;
+  }
+}
+
+bool ForwardImpl::RunLinear(LinearPhase* phase, const Deadline& deadline) {
+  phase->tokens = tokens_;
+  PlanLinear(phase);
+  return RunUnits(context_.executor, ws_.lanes, deadline, phase->units(), &next_,
+                  [&](uint32_t lane, uint32_t unit) { LinearUnit(*phase, lane, unit); });
+}
+
+// A unit computes the same rows of gate and up, activates them, and leaves them as down takes them.
+void ForwardImpl::GateUpUnit(const LinearInput& x, const LinearInput& down, uint32_t lane,
+                             uint32_t unit, uint32_t rows_per_unit) {
+  const FeedForwardWeights& weights = weights_->feed_forward;
+  const uint32_t all = layer_spec_->feed_forward.intermediate;
+  const uint32_t begin = unit * rows_per_unit, end = std::min(all, begin + rows_per_unit);
+  const uint32_t panel_begin = begin / kernels::kPanelRows;
+  const uint32_t panel_end = CeilDiv(end, kernels::kPanelRows);
+  Multiply(weights.gate, x, panel_begin, panel_end, 0, tokens_, ws_.gate, lane);
+  Multiply(weights.up, x, panel_begin, panel_end, 0, tokens_, ws_.up, lane);
+  for (uint32_t t = 0; t < tokens_; ++t) {
+    float* gate = ws_.gate.row(t) + begin;
+    kernels_->gated(layer_spec_->feed_forward.activation, gate, ws_.up.row(t) + begin, end - begin,
+                    gate);
+    if (down.int8) {
+      kernels::Activations part = down.codes;
+      part.codes += begin;
+      part.scales += begin / part.block;
+      part.sums += begin / 16;
+      kernels_->quantize(gate, end - begin, t, part);
+    }
+  }
+}
+
+bool ForwardImpl::RunGateUp(const Deadline& deadline) {
+  const FeedForwardWeights& weights = weights_->feed_forward;
+  const LinearInput x = Input(ws_.x, ws_.x_codes, {&weights.gate, &weights.up});
+  if (!FusesGateUp()) {
+    LinearPhase phase;
+    phase.input = x;
+    phase.jobs[0] = {&weights.gate, ws_.gate};
+    phase.jobs[1] = {&weights.up, ws_.up};
+    phase.job_count = 2;
+    return RunLinear(&phase, deadline);
+  }
+  const LinearInput down = Input(ws_.gate, ws_.down_codes, {&weights.down});
+  const uint32_t all = layer_spec_->feed_forward.intermediate;
+  const uint32_t granule =
+      down.int8 ? std::max(down.codes.block, kernels::kInputGranule) : kernels::kInputGranule;
+  const uint64_t work = uint64_t{2} * weights.gate.matrix.padded_cols() * tokens_ * granule;
+  const uint64_t unit_work = TakesCodes(weights.gate) ? kUnitCodes : kUnitFloats;
+  const uint64_t granules = CeilDiv(all, granule);
+  const uint64_t by_lanes = ws_.lanes == 1 ? granules : CeilDiv<uint64_t>(granules, ws_.lanes * 4);
+  const uint64_t each = std::max<uint64_t>(1, std::min(by_lanes, unit_work / work));
+  const uint32_t rows_per_unit = static_cast<uint32_t>(std::min(each, granules)) * granule;
+  return RunUnits(
+      context_.executor, ws_.lanes, deadline, CeilDiv(all, rows_per_unit), &next_,
+      [&](uint32_t lane, uint32_t unit) { GateUpUnit(x, down, lane, unit, rows_per_unit); });
+}
+
+bool ForwardImpl::RunHead(const Linear& head, const LinearInput& input, uint32_t rows,
+                          float* logits, const Deadline& deadline) {
+  LinearPhase phase;
+  phase.input = input;
+  phase.jobs[0] = {&head, Workspace::Rows{logits, spec_.vocab_size}};
+  phase.job_count = 1;
+  phase.tokens = rows;
+  PlanLinear(&phase);
+  return RunUnits(context_.executor, ws_.lanes, deadline, phase.units(), &next_,
+                  [&](uint32_t lane, uint32_t unit) {
+                    LinearUnit(phase, lane, unit);
+                    const uint32_t tile = unit / phase.chunks, chunk = unit % phase.chunks;
+                    const uint32_t first = tile * phase.token_tile;
+                    const uint32_t last = std::min(rows, first + phase.token_tile);
+                    const uint32_t begin = chunk * phase.panels_per_unit * kernels::kPanelRows;
+                    const uint32_t end = std::min(
+                        spec_.vocab_size, begin + phase.panels_per_unit * kernels::kPanelRows);
+                    for (uint32_t r = first; r < last; ++r) {
+                      float* row = logits + size_t{r} * spec_.vocab_size + begin;
+                      if (spec_.logit_scale != 1.0f)
+                        kernels_->scale(row, spec_.logit_scale, end - begin);
+                      if (!AllFinite(row, end - begin))
+                        not_finite_.store(true, std::memory_order_relaxed);
+                      if (spec_.logit_softcap != 0.0f) {
+                        kernels_->softcap(row, spec_.logit_softcap, end - begin);
+                      }
+                    }
+                  });
+}
+
+}  // namespace qinfer::exec
