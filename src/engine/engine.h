@@ -1,7 +1,7 @@
 // Sessions of one model and the generation of text. An Engine owns the KV pools and the forward
 // pass; sessions are sequences of it; a generation is a Work that yields events. Several
 // generations share a step: whoever steps advances all that are ready (policy is simple here: up to
-// max_batch_tokens, decode rows first).
+// batch_tokens, decode rows first, then prompts in turn).
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@
 namespace qinfer::engine {
 
 struct EngineOptions {
-  uint64_t context_tokens =
-      0;  // KV pool size over all sessions; 0 = the model's max_context capped to 4096
+  // KV pool size over all sessions; 0 = the model's max_context capped to 4096. One session can
+  // have as many tokens as that, and at most the model's max_context.
+  uint64_t context_tokens = 0;
   uint32_t max_sessions = 8;
   uint32_t batch_tokens = 512;  // tokens per forward step
   kernels::KvType k_type = kernels::KvType::kInt8, v_type = kernels::KvType::kInt8;
@@ -32,8 +33,8 @@ struct GenerateOptions {
   uint32_t max_tokens = 0;                // 0 = until the context is full
   std::vector<int32_t> stop_tokens;       // beside the model's ends
   std::vector<std::string> stop_strings;  // also across tokens; not part of the text
-  bool ignore_eos = false;
-  uint32_t logprobs = 0;  // the chosen token's and the best n
+  bool ignore_eos = false;                // the model's ends are then tokens like any other
+  uint32_t logprobs = 0;                  // the chosen token's and the best n; 0 = none
 };
 
 enum class FinishReason : uint8_t {
@@ -45,20 +46,20 @@ enum class FinishReason : uint8_t {
   kContextFull
 };
 
-struct TokenLogprob {
-  int32_t token;
-  float logprob;
-};
+// One per token, in order. The token that ends a generation (end or stop token) is part of the
+// session's tokens and has an event, without text.
 struct Event {
-  int32_t token = -1;  // -1: text only (held-back bytes released at the end)
+  int32_t token = -1;  // -1: no token (the context was full from the start)
   std::string text;    // complete UTF-8; text that may become a stop string is held back
-  std::vector<TokenLogprob> logprobs;         // the chosen one first
+  // With GenerateOptions::logprobs: the chosen one first, then the best n by the raw logits.
+  std::vector<TokenLogprob> logprobs;
   FinishReason finish = FinishReason::kNone;  // set on the last event
 };
 
-class Session;
-
-// A generation in progress. Step returns true when finished; events are taken as they come.
+// A generation in progress. Step returns true when finished; events are taken as they come, and
+// stay after an error or a cancel: every event's token is in the session. A generation that is
+// destroyed before its end is cancelled. Step with budget 0 may return without progress of its own
+// while another thread steps the same engine.
 class Generation : public Work {
  public:
   virtual bool NextEvent(Event* out) = 0;  // false: none waiting
@@ -67,21 +68,27 @@ class Generation : public Work {
 };
 
 // One sequence. One caller at a time; several sessions of an engine may be used from several
-// threads (the engine serialises steps).
+// threads (the engine serialises steps). While a generation or prefill of it is unfinished, a
+// session answers Append, Prefill, Generate, Fork and Truncate with BusyError.
 class Session {
  public:
   virtual ~Session() = default;
   virtual uint32_t length() const = 0;
   virtual absl::Span<const int32_t> tokens() const = 0;
   // Appends tokens without computing: they are prefilled by the next generation or Prefill.
+  // BudgetError past the longest sequence.
   virtual Status Append(absl::Span<const int32_t> tokens) = 0;
   // Computes what is pending; afterwards LastLogits is the prediction for the next token. As a
   // Work, so that it can be time-boxed.
   virtual StatusOr<std::unique_ptr<Work>> Prefill() = 0;
-  virtual StatusOr<absl::Span<const float>> LastLogits()
-      const = 0;  // MisuseError before anything was computed
+  // The prediction after all of tokens(). MisuseError where there is none: nothing computed yet, or
+  // tokens were added or generated since the last Prefill.
+  virtual StatusOr<absl::Span<const float>> LastLogits() const = 0;
   virtual StatusOr<std::unique_ptr<Generation>> Generate(const GenerateOptions& options) = 0;
+  // The same tokens and, shared until one of the two writes, the same pages.
   virtual StatusOr<std::shared_ptr<Session>> Fork() const = 0;
+  // Keeps the first `length` tokens. The last of them is computed again when it is needed; all of
+  // them where a window has recycled their pages.
   virtual Status Truncate(uint32_t length) = 0;
 };
 
@@ -91,9 +98,12 @@ class Engine : public std::enable_shared_from_this<Engine> {
   static StatusOr<std::shared_ptr<Engine>> Create(std::shared_ptr<const exec::Model> model,
                                                   const exec::Context& context,
                                                   const EngineOptions& options);
+  // What Create allocates from the context's memory.
+  static StatusOr<uint64_t> PlanBytes(const model::ModelSpec& spec, const EngineOptions& options,
+                                      const exec::Context& context);
   virtual StatusOr<std::shared_ptr<Session>> NewSession() = 0;
   virtual const exec::Model& model() const = 0;
-  virtual const EngineOptions& options() const = 0;
+  virtual const EngineOptions& options() const = 0;  // with the defaults filled in
 };
 
 }  // namespace qinfer::engine

@@ -22,21 +22,23 @@ struct PerplexityOptions {
   exec::Activations activations = exec::Activations::kAuto;
   exec::Activations reference_activations = exec::Activations::kFloat;
   // Called with every scored row, in order (for --logits-out); may be null. row: [vocab_size]
-  // logits.
+  // logits. An error ends the evaluation with it.
   Status (*sink)(void* user, absl::Span<const float> row) = nullptr;
   void* sink_user = nullptr;
 };
 
 class PerplexityWork : public Work {
  public:
-  // `tokens`: the whole text. With `reference` (same vocabulary, else MisuseError) KL and top-1
-  // agreement are computed as well. The first token of each window is replaced by BOS where the
-  // model's tokenizer adds one.
+  // `tokens`: the whole text, encoded with its special tokens. With `reference` (same vocabulary,
+  // else MisuseError) KL and top-1 agreement are computed as well. The first token of each window
+  // is replaced by BOS where the model's tokenizer adds one. Memory does not grow with the text but
+  // for 8 bytes per scored token.
   static StatusOr<std::unique_ptr<PerplexityWork>> Create(
       std::shared_ptr<const exec::Model> model, std::shared_ptr<const exec::Model> reference,
       std::vector<int32_t> tokens, const PerplexityOptions& options, const exec::Context& context);
-  // perplexity, perplexity_stderr, tokens, windows, context; with a reference:
-  // reference_perplexity, kl_mean, kl_median, kl_p99, kl_p999, kl_max, top1.
+  // perplexity, perplexity_stderr, nll, tokens (scored), windows, context; with a reference:
+  // reference_perplexity, kl_mean, kl_stderr, kl_median, kl_p99, kl_p999, kl_max, top1 (a
+  // fraction).
   virtual observe::Report TakeReport() = 0;
 };
 
