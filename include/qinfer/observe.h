@@ -71,10 +71,11 @@ QINFER_API qinfer_status QINFER_CALL qinfer_task_progress(const qinfer_task* tas
                                                           qinfer_progress* out, qinfer_error* err);
 
 /** Asks a task to end. Idempotent, never waits, NULL is fine. A step in progress ends within a few
- * units (some milliseconds; a host's callback is not interrupted); the task then reports
- * E_CANCELLED and everything is as it was at the last committed state: a session keeps the tokens
- * that it had, no output file exists. A task that has already finished stays finished. Any thread,
- * also inside callbacks. @since 0.1 */
+ * units (some milliseconds; a host's callback is not interrupted). The step or wait that ends it
+ * returns E_CANCELLED, and then, or when it is released, everything is as it was at the last
+ * committed state: a session keeps the tokens that it had and is free for other calls, no output
+ * file exists. A task that has already finished stays finished. Any thread, also inside callbacks.
+ * @since 0.1 */
 QINFER_API void QINFER_CALL qinfer_task_cancel(qinfer_task* task);
 
 /** Takes the model of a finished load task. @param out the model, owned by the caller; not NULL.
@@ -88,14 +89,15 @@ QINFER_API qinfer_status QINFER_CALL qinfer_task_take_model(qinfer_task* task, q
 QINFER_API qinfer_status QINFER_CALL qinfer_task_take_report(qinfer_task* task, qinfer_report** out,
                                                              qinfer_error* err);
 
-/** Takes the calibration that a finished calibration task has filled: one more reference to the
- * handle that it was begun with. Parameters and statuses as qinfer_task_take_model. Any thread.
+/** Takes the calibration that a finished calibration task has filled: a second handle of the
+ * statistics that it was begun with, released on its own. Parameters and statuses as qinfer_task_take_model. Any thread.
  * @since 0.1 */
 QINFER_API qinfer_status QINFER_CALL qinfer_task_take_calibration(qinfer_task* task,
                                                                   qinfer_calibration** out,
                                                                   qinfer_error* err);
 
-/** Cancels a task that is not finished, and gives it up. NULL is fine. @since 0.1 */
+/** Cancels a task that is not finished, waits for the end of a step in progress in the background,
+ * and gives the task up. NULL is fine. @since 0.1 */
 QINFER_API void QINFER_CALL qinfer_task_release(qinfer_task* task);
 
 /* ---- Reports ---- */

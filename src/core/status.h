@@ -3,6 +3,7 @@
 // decided in src/api alone.
 #pragma once
 
+#include <cstdint>
 #include <new>
 #include <string>
 #include <utility>
@@ -44,8 +45,13 @@ inline Status BusyError(const std::string& message) { return absl::AbortedError(
 // A bug of ours.
 inline Status InternalError(const std::string& message) { return absl::InternalError(message); }
 
-// Puts `where` in front of an error's message and keeps its code.
+// Puts `where` in front of an error's message and keeps its code and payloads.
 Status Annotate(const Status& status, const std::string& where);
+
+// The system's number for an error (errno), or what a host's callback returned, carried beside the
+// message. 0 = none.
+Status WithOsError(Status status, int32_t os_error);
+int32_t OsErrorOf(const Status& status);
 
 // What Memory throws when the host's byte limit, and not the allocator, says no.
 class BudgetExceeded : public std::bad_alloc {

@@ -66,7 +66,8 @@ int Descriptor::Close() {
 }
 
 Status SystemError(const std::string& what, const std::string& path, int error) {
-  return IoError(StrCat("cannot ", what, " ", path, ": ", Reason(error), Advice(error)));
+  return WithOsError(
+      IoError(StrCat("cannot ", what, " ", path, ": ", Reason(error), Advice(error))), error);
 }
 
 StatusOr<Descriptor> OpenForReading(const std::string& path, uint64_t* size) {

@@ -123,15 +123,18 @@ class HostSink final : public Sink {
     if (bytes.empty()) return OkStatus();
     const int32_t status = io_.write_at(io_.user, offset, bytes.data(), bytes.size());
     if (status == 0) return OkStatus();
-    return IoError(StrCat("the host's `write_at` of ", name_, " failed with status ", status,
-                          " at byte ", offset));
+    return WithOsError(IoError(StrCat("the host's `write_at` of ", name_, " failed with status ",
+                                      status, " at byte ", offset)),
+                       status);
   }
   Status Commit() override {
     if (committed_) return MisuseError(StrCat(name_, " is already finished"));
     if (io_.commit != nullptr) {
       const int32_t status = io_.commit(io_.user);
       if (status != 0) {
-        return IoError(StrCat("the host's `commit` of ", name_, " failed with status ", status));
+        return WithOsError(
+            IoError(StrCat("the host's `commit` of ", name_, " failed with status ", status)),
+            status);
       }
     }
     committed_ = true;

@@ -122,8 +122,9 @@ class HostSource final : public Source {
 
  private:
   Status HostError(const char* function, int32_t status, uint64_t offset) const {
-    return IoError(StrCat("the host's `", function, "` of ", name_, " failed with status ", status,
-                          " at byte ", offset));
+    return WithOsError(IoError(StrCat("the host's `", function, "` of ", name_,
+                                      " failed with status ", status, " at byte ", offset)),
+                       status);
   }
 
   HostIo io_;
