@@ -25,7 +25,7 @@ struct TensorInfo {
   std::string_view name;  // as the file names it; lives as long as the checkpoint
   DType dtype = DType::kF32;
   std::string_view dtype_name;  // the file's own word, also for kOther
-  uint32_t rank = 0;            // ≤ 4
+  uint32_t rank = 0;            // ≤ 4; where a file has more, the fourth holds the rest's product
   uint64_t shape[4] = {1, 1, 1,
                        1};  // outermost first: a linear weight is [out_features, in_features]
   uint32_t source = 0;      // index into Checkpoint::sources()
@@ -35,6 +35,11 @@ struct TensorInfo {
   uint64_t elements() const {
     return shape[0] * shape[1] * shape[2] * shape[3];
   }  // checked when parsed
+};
+
+// One text of a container's own metadata (safetensors' __metadata__).
+struct MetadataEntry {
+  std::string_view key, value;
 };
 
 enum class Container : uint8_t { kSafetensors, kGguf, kQinfer, kConfigOnly };
@@ -59,6 +64,7 @@ class Checkpoint {
   virtual const TensorInfo* Find(std::string_view tensor) const = 0;  // null if absent
   virtual absl::Span<const std::shared_ptr<io::Source>> sources() const = 0;
   virtual const SideFiles& side_files() const = 0;
+  virtual absl::Span<const MetadataEntry> metadata() const { return {}; }
   virtual const Gguf* gguf() const { return nullptr; }          // set for kGguf
   virtual const QinferFile* qinfer() const { return nullptr; }  // set for kQinfer
 

@@ -80,6 +80,10 @@ inline std::string SmallGguf(uint32_t version = 3) {
   return b.data;
 }
 
+inline std::string SafetensorsBytes(std::string_view header, std::string_view data) {
+  return Bytes().String(header).Raw(data).data;
+}
+
 inline std::shared_ptr<io::Source> Borrow(const std::string& bytes, std::string name = "test") {
   return io::BorrowMemory(
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()),
