@@ -34,6 +34,11 @@ cmake --build --preset tsan -j "$jobs"
 say "thread sanitizer: tests"
 ctest --test-dir build/tsan --output-on-failure -j 1 -LE "native|models|fuzz"
 
+say "aarch64 cross build: packages"
+sh src/cmake/fetch_sysroot.sh build/sysroot-arm64 arm64 libpcre2-dev libutf8proc-dev nlohmann-json3-dev libeigen3-dev libxxhash-dev \
+  libcli11-dev googletest
 say "aarch64 cross build"
 cmake --preset aarch64 >/dev/null
-cmake --build --preset aarch64 -j "$jobs"
+cmake --build --preset aarch64 -j "$jobs" --target qinfer unit_core unit_kernels
+say "aarch64: kernel tests under qemu"
+ctest --test-dir build/aarch64 --output-on-failure -R '^unit_(core|kernels)$'

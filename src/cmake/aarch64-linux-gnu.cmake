@@ -1,8 +1,15 @@
-# Cross build for 64-bit Arm with Debian's compiler; tests run under qemu-user.
+# Cross build for 64-bit Arm with Debian's compiler; tests run under qemu-user. The libraries' development packages are unpacked by
+# src/cmake/fetch_sysroot.sh into build/sysroot-arm64.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/aarch64-linux-gnu)
-set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu)
+set(QINFER_SYSROOT ${CMAKE_CURRENT_LIST_DIR}/../../build/sysroot-arm64)
+set(QINFER_GOOGLETEST_SOURCE_DIR ${QINFER_SYSROOT}/usr/src/googletest)
+set(CMAKE_FIND_ROOT_PATH ${QINFER_SYSROOT} /usr/aarch64-linux-gnu)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)
