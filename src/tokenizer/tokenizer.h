@@ -47,6 +47,8 @@ class Tokenizer {
   // sequence). Empty for ids out of range. `first` = at the beginning of a text, where
   // SentencePiece-style tokenizers drop the dummy space.
   virtual void AppendToken(int32_t id, bool first, bool skip_special, std::string* out) const = 0;
+  // A whole sequence as text, equal to what the `tokenizers` package gives: ids out of range are
+  // passed over, and bytes that form no UTF-8 become U+FFFD.
   Status Decode(absl::Span<const int32_t> ids, bool skip_special, std::string* out) const;
 
   virtual uint32_t vocab_size() const = 0;                   // ids are [0, vocab_size)
@@ -57,6 +59,10 @@ class Tokenizer {
   virtual int32_t bos_id() const = 0;  // -1 = none
   virtual int32_t eos_id() const = 0;  // -1 = none
   virtual bool adds_bos() const = 0;   // what add_special does
+
+ private:
+  virtual Status DecodeIds(absl::Span<const int32_t> ids, bool skip_special,
+                           std::string* out) const = 0;
 };
 
 // How many bytes at the end of `text` are the start of an unfinished UTF-8 sequence (0 to 3): what

@@ -1,0 +1,142 @@
+// Encode and decode: added tokens are cut out, what lies between is normalized, cut into words and
+// given to the model; and back. The steps themselves are in their own files.
+#include "tokenizer/tokenizer.h"
+
+#include <algorithm>
+
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/runtime.h"
+#include "tokenizer/utf8.h"
+
+namespace qinfer::tokenizer {
+
+StatusOr<std::shared_ptr<const Tokenizer>> RuntimeTokenizer::Open(absl::Span<const uint8_t> bytes,
+                                                                  const std::string& name,
+                                                                  Memory* memory) {
+  std::shared_ptr<RuntimeTokenizer> t(new RuntimeTokenizer());
+  t->memory_ = memory;
+  QINFER_ASSIGN_OR_RETURN(t->blob_, BlobView::Open(bytes, name));
+  const std::string_view strings = t->blob_.strings();
+  auto normalizer = Normalizer::Open(t->blob_.normalizer(), strings, memory);
+  if (!normalizer.ok()) return Annotate(normalizer.status(), StrCat(name, ": normalizer"));
+  t->normalizer_ = std::move(normalizer).value();
+  auto pretokenizer = Pretokenizer::Open(t->blob_.pretokenizer(), strings, memory);
+  if (!pretokenizer.ok()) return Annotate(pretokenizer.status(), StrCat(name, ": pre-tokenizer"));
+  t->pretokenizer_ = std::move(pretokenizer).value();
+  auto decoder = Decoder::Open(t->blob_.decoder(), strings, memory);
+  if (!decoder.ok()) return Annotate(decoder.status(), StrCat(name, ": decoder"));
+  t->decoder_ = std::move(decoder).value();
+  return std::shared_ptr<const Tokenizer>(std::move(t));
+}
+
+StatusOr<std::shared_ptr<const Tokenizer>> RuntimeTokenizer::FromSpec(const TokenizerSpec& spec,
+                                                                      const std::string& name,
+                                                                      Memory* memory) {
+  auto blob = WriteBlob(spec);
+  if (!blob.ok()) return Annotate(blob.status(), name);
+  const absl::Span<const uint8_t> bytes(blob->as<uint8_t>(), blob->size());
+  QINFER_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> opened, Open(bytes, name, memory));
+  // Only this function made the object, and it is not shared yet.
+  auto* mutable_tokenizer =
+      const_cast<RuntimeTokenizer*>(static_cast<const RuntimeTokenizer*>(opened.get()));
+  mutable_tokenizer->owned_ = std::move(blob).value();
+  return opened;
+}
+
+Status RuntimeTokenizer::Compile(std::pmr::vector<uint8_t>* out) const {
+  out->assign(blob_.bytes().begin(), blob_.bytes().end());
+  return OkStatus();
+}
+
+Status RuntimeTokenizer::Encode(std::string_view text, const EncodeOptions& options,
+                                std::pmr::vector<int32_t>* ids) const {
+  const size_t invalid = FindInvalidUtf8(text);
+  if (invalid != std::string_view::npos)
+    return MisuseError(StrCat("the text is not valid UTF-8 at byte ", invalid));
+  if (options.add_special)
+    ids->insert(ids->end(), blob_.prefix_ids().begin(), blob_.prefix_ids().end());
+
+  BpeEncoder bpe(blob_, memory_, text.size());
+  PretokenizerState state(memory_);
+  String normalized(memory_);
+  String scratch(memory_);
+  AddedTokenScan raw(blob_, false, text, options.parse_special);
+  AddedPiece section;
+  while (raw.Next(&section)) {
+    if (section.id >= 0) {
+      ids->push_back(section.id);
+      continue;
+    }
+    std::string_view stretch = text.substr(section.begin, section.end - section.begin);
+    bool head_kept = true;
+    if (!normalizer_.empty()) {
+      QINFER_RETURN_IF_ERROR(normalizer_.Apply(stretch, &normalized, &scratch, &head_kept));
+      stretch = normalized;
+    }
+    AddedTokenScan inner(blob_, true, stretch, options.parse_special);
+    AddedPiece piece;
+    while (inner.Next(&piece)) {
+      if (piece.id >= 0) {
+        ids->push_back(piece.id);
+        continue;
+      }
+      const bool at_start = head_kept && section.begin == 0 && piece.begin == 0;
+      QINFER_RETURN_IF_ERROR(pretokenizer_.Run(stretch.substr(piece.begin, piece.end - piece.begin),
+                                               at_start, &state));
+      for (const Word& word : state.words)
+        bpe.Encode(state.text.substr(word.begin, word.end - word.begin), ids);
+    }
+  }
+  if (options.add_special)
+    ids->insert(ids->end(), blob_.suffix_ids().begin(), blob_.suffix_ids().end());
+  return OkStatus();
+}
+
+void RuntimeTokenizer::AppendToken(int32_t id, bool first, bool skip_special,
+                                   std::string* out) const {
+  if (!InRange(id)) return;
+  const auto index = static_cast<uint32_t>(id);
+  const uint8_t flags = blob_.Flags(index);
+  if (flags == 0 || (skip_special && (flags & kSpecial) != 0)) return;
+  decoder_.AppendOne(blob_.DecodeText(index), first, out);
+}
+
+Status RuntimeTokenizer::DecodeIds(absl::Span<const int32_t> ids, bool skip_special,
+                                   std::string* out) const {
+  TextList tokens(memory_);
+  TextList scratch(memory_);
+  for (const int32_t id : ids) {
+    if (!InRange(id)) continue;
+    const auto index = static_cast<uint32_t>(id);
+    const uint8_t flags = blob_.Flags(index);
+    if (flags == 0 || (skip_special && (flags & kSpecial) != 0)) continue;
+    tokens.Add(blob_.DecodeText(index));
+  }
+  return decoder_.DecodeAll(&tokens, &scratch, out);
+}
+
+std::string_view RuntimeTokenizer::TokenText(int32_t id) const {
+  return InRange(id) ? blob_.Text(static_cast<uint32_t>(id)) : std::string_view();
+}
+
+bool RuntimeTokenizer::IsSpecial(int32_t id) const {
+  return InRange(id) && (blob_.Flags(static_cast<uint32_t>(id)) & kSpecial) != 0;
+}
+
+bool RuntimeTokenizer::adds_bos() const {
+  const auto prefix = blob_.prefix_ids();
+  return bos_id() >= 0 && std::find(prefix.begin(), prefix.end(), bos_id()) != prefix.end();
+}
+
+StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::FromCompiled(absl::Span<const uint8_t> bytes,
+                                                                   const std::string& name,
+                                                                   Memory* memory) {
+  return RuntimeTokenizer::Open(bytes, name, memory);
+}
+
+Status Tokenizer::Decode(absl::Span<const int32_t> ids, bool skip_special, std::string* out) const {
+  return DecodeIds(ids, skip_special, out);
+}
+
+}  // namespace qinfer::tokenizer
