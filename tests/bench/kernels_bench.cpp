@@ -1,6 +1,6 @@
 // Microbenchmarks of the kernels: bytes per second of matrix x vector, operations per second of
 // matrix x matrix, attention by context. One thread; `isa` is the table's name. Weights of matrix x
-// vector are cycled through a buffer larger than the last-level cache.
+// vector are cycled through a buffer larger than the last-level cache, except in matmul_hot.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -99,10 +99,10 @@ struct Input {
   }
 };
 
-void Matmul(benchmark::State& state, const Table* table, Format format, Size size,
-            uint32_t tokens) {
+void Matmul(benchmark::State& state, const Table* table, Format format, Size size, uint32_t tokens,
+            bool hot) {
   const bool is_float = layout::IsFloat(format.kind);
-  Weights weights(format, size, tokens == 1 ? 96u << 20 : 1);
+  Weights weights(format, size, tokens == 1 && !hot ? 96u << 20 : 1);
   Input input(*table, tokens, size.cols);
   std::vector<float> out(size_t{tokens} * size.rows);
   std::vector<Line> scratch(MatmulScratchBytes(weights.matrix, tokens) / 64 + 1);
@@ -187,7 +187,10 @@ void Register(const Table* table) {
         if (tokens > 1 && s.rows > 4096) continue;
         add(isa + "/matmul/" + f.name + "/" + std::to_string(s.rows) + "x" +
                 std::to_string(s.cols) + "/" + std::to_string(tokens),
-            [=](benchmark::State& state) { Matmul(state, table, f, s, tokens); });
+            [=](benchmark::State& state) { Matmul(state, table, f, s, tokens, false); });
+        if (tokens == 1 && s.cols == 1536)
+          add(isa + "/matmul_hot/" + f.name,
+              [=](benchmark::State& state) { Matmul(state, table, f, s, tokens, true); });
       }
   constexpr const char* kTypes[] = {"f32", "f16", "int8"};
   for (int type = 0; type < 3; ++type)

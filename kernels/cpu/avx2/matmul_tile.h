@@ -60,6 +60,10 @@ QINFER_FN Panel PreparePanel(const Matrix& m, const uint8_t* panel, float* scale
   return out;
 }
 
+// Keeps a running sum in a register: compilers otherwise gather the terms of a chain of integer
+// additions first, many more than there are registers.
+QINFER_FN void Pin(__m256i& v) { __asm__ volatile("" : "+x"(v)); }
+
 QINFER_FN __m256i Dot16(__m256i u, __m256i a) { return _mm256_maddubs_epi16(u, a); }
 QINFER_FN __m256i Widen(__m256i sums16) { return _mm256_madd_epi16(sums16, _mm256_set1_epi16(1)); }
 
@@ -80,12 +84,16 @@ QINFER_FN void Granule(const uint8_t* p, const int8_t* const* a, uint32_t k, __m
         const __m256i s0 = Dot16(w.low0, low), s1 = Dot16(w.low1, low);
         s[t][0] = j == 0 ? s0 : _mm256_add_epi16(s[t][0], s0);
         s[t][1] = j == 0 ? s1 : _mm256_add_epi16(s[t][1], s1);
+        Pin(s[t][0]);
+        Pin(s[t][1]);
       }
 #pragma GCC unroll 4
       for (int t = 0; t < T; ++t) {
         const __m256i high = Broadcast4(a[t] + k + 16 + j * 4);
         s[t][0] = _mm256_add_epi16(s[t][0], Dot16(w.high0, high));
         s[t][1] = _mm256_add_epi16(s[t][1], Dot16(w.high1, high));
+        Pin(s[t][0]);
+        Pin(s[t][1]);
       }
     }
 #pragma GCC unroll 4
@@ -111,6 +119,12 @@ QINFER_FN void Granule(const uint8_t* p, const int8_t* const* a, uint32_t k, __m
             second[t][0], Widen(_mm256_add_epi16(Dot16(w.high0, high), Dot16(v.high0, high2))));
         second[t][1] = _mm256_add_epi32(
             second[t][1], Widen(_mm256_add_epi16(Dot16(w.high1, high), Dot16(v.high1, high2))));
+        Pin(acc[t][0]);
+        Pin(acc[t][1]);
+        if constexpr (kSplit) {
+          Pin(second[t][0]);
+          Pin(second[t][1]);
+        }
       }
     }
   } else {
@@ -125,6 +139,8 @@ QINFER_FN void Granule(const uint8_t* p, const int8_t* const* a, uint32_t k, __m
         const __m256i b = Broadcast4(a[t] + k + j * 4);
         acc[t][0] = _mm256_add_epi32(acc[t][0], Widen(Dot16(m0, _mm256_sign_epi8(b, w0))));
         acc[t][1] = _mm256_add_epi32(acc[t][1], Widen(Dot16(m1, _mm256_sign_epi8(b, w1))));
+        Pin(acc[t][0]);
+        Pin(acc[t][1]);
       }
     }
   }
