@@ -1,0 +1,70 @@
+// ChatTemplate over the interpreter: parse once, render with the variables that transformers'
+// apply_chat_template passes.
+#include "tokenizer/chat_template.h"
+
+#include <utility>
+
+#include "tokenizer/jinja_interp.h"
+#include "tokenizer/jinja_json.h"
+#include "tokenizer/jinja_lexer.h"
+#include "tokenizer/jinja_parser.h"
+
+namespace qinfer::tokenizer {
+namespace {
+
+class JinjaTemplate final : public ChatTemplate {
+ public:
+  JinjaTemplate(std::string text, std::unique_ptr<jinja::Ast> ast)
+      : text_(std::move(text)), ast_(std::move(ast)) {}
+
+  const std::string& text() const override { return text_; }
+
+  StatusOr<std::string> Render(const RenderInput& input,
+                               const RenderLimits& limits) const override {
+    using jinja::Kind;
+    using jinja::Value;
+    jinja::Interp interp(ast_.get(), limits, input.now_unix_seconds);
+    QINFER_ASSIGN_OR_RETURN(Value messages,
+                            jinja::ParseJson(&interp, input.messages_json, "messages"));
+    if (!messages.Is(Kind::kList)) return MisuseError("messages: must be a JSON array");
+    interp.SetVariable("messages", std::move(messages));
+    Value tools = Value::None();
+    if (!input.tools_json.empty()) {
+      QINFER_ASSIGN_OR_RETURN(tools, jinja::ParseJson(&interp, input.tools_json, "tools"));
+      if (!tools.Is(Kind::kList) && !tools.IsNone()) {
+        return MisuseError("tools: must be a JSON array");
+      }
+    }
+    interp.SetVariable("tools", std::move(tools));
+    interp.SetVariable("documents", Value::None());
+    interp.SetVariable("add_generation_prompt", Value::Bool(input.add_generation_prompt));
+    interp.SetVariable("bos_token", interp.String(std::string(input.bos_token)));
+    interp.SetVariable("eos_token", interp.String(std::string(input.eos_token)));
+    if (!input.extra_json.empty()) {
+      QINFER_ASSIGN_OR_RETURN(const Value extra,
+                              jinja::ParseJson(&interp, input.extra_json, "extra variables"));
+      if (!extra.Is(Kind::kDict)) return MisuseError("extra variables: must be a JSON object");
+      for (const auto& [key, value] : extra.As<jinja::DictObject>()->entries) {
+        interp.SetVariable(key.AsString(), value);
+      }
+    }
+    return interp.Run();
+  }
+
+ private:
+  const std::string text_;
+  const std::unique_ptr<const jinja::Ast> ast_;
+};
+
+}  // namespace
+
+StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view text,
+                                                                  const std::string& name) {
+  QINFER_ASSIGN_OR_RETURN(std::vector<jinja::Token> tokens, jinja::Tokenize(text, name));
+  QINFER_ASSIGN_OR_RETURN(std::unique_ptr<jinja::Ast> ast,
+                          jinja::Parser(std::move(tokens), name).Run());
+  return std::shared_ptr<const ChatTemplate>(
+      std::make_shared<JinjaTemplate>(std::string(text), std::move(ast)));
+}
+
+}  // namespace qinfer::tokenizer

@@ -1,0 +1,91 @@
+// What filters, tests, methods and operators need while a template renders: the meter, the first
+// error, and a way to call back. The evaluator (jinja_interp.h) is the one implementation.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+#include "tokenizer/jinja_value.h"
+
+namespace qinfer::tokenizer::jinja {
+
+struct CallArgs {
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> named;
+};
+
+class Context {
+ public:
+  Context(uint64_t max_steps, uint64_t max_memory_bytes) : meter_(max_steps, max_memory_bytes) {}
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  virtual ~Context() = default;
+
+  virtual Value Call(const Value& callee, const CallArgs& args) = 0;
+  // strftime_now's clock.
+  virtual int64_t now_unix_seconds() const = 0;
+
+  Meter* meter() { return &meter_; }
+  bool ok() const { return status_.ok() && meter_.over() == nullptr; }
+  const Status& status() const { return status_; }
+
+  // Notes the first error and returns undefined, so that `return context->Fail(...)` reads well.
+  Value Fail(const std::string& message) { return FailWith(MisuseError(message)); }
+  Value FailUnsupported(const std::string& message) { return FailWith(UnsupportedError(message)); }
+  // An operation on an undefined value.
+  Value FailUndefined(const Value& undefined) {
+    return Fail(undefined.object() == nullptr ? "a value is undefined"
+                                              : undefined.As<UndefinedObject>()->message);
+  }
+  // False, and the limit noted, if a text of that size may not be made.
+  bool Room(uint64_t bytes) { return meter_.Room(bytes); }
+
+  Value String(std::string text, bool markup = false) {
+    return Value::String(&meter_, std::move(text), markup);
+  }
+  Value List(std::vector<Value> items) { return Value::List(&meter_, std::move(items)); }
+  Value Tuple(std::vector<Value> items) { return Value::Tuple(&meter_, std::move(items)); }
+  Value Undefined(std::string message) { return Value::Undefined(&meter_, std::move(message)); }
+
+ private:
+  Value FailWith(Status status) {
+    if (status_.ok()) status_ = std::move(status);
+    return Value();
+  }
+
+  Meter meter_;
+  Status status_;
+};
+
+// A call's arguments by the parameters' names, as Python binds them.
+class BoundArgs {
+ public:
+  // Fails in `context` if an argument is unknown, doubled, missing (of the first `required`) or
+  // too much. `function` is for messages.
+  BoundArgs(Context* context, std::string_view function, const CallArgs& args,
+            std::initializer_list<std::string_view> parameters, size_t required);
+
+  bool Has(size_t i) const { return has_[i]; }
+  // Absent, or none.
+  bool IsNone(size_t i) const { return !has_[i] || values_[i].IsNone(); }
+  const Value& operator[](size_t i) const { return values_[i]; }
+  bool Bool(size_t i, bool otherwise) const { return has_[i] ? Truth(values_[i]) : otherwise; }
+  // Fails if there is a value that is no integer.
+  int64_t Int(size_t i, int64_t otherwise) const;
+  // Fails if there is a value that is no string.
+  std::string_view Text(size_t i, std::string_view otherwise) const;
+
+ private:
+  Context* context_;
+  std::string function_;
+  std::vector<Value> values_;
+  std::vector<bool> has_;
+};
+
+}  // namespace qinfer::tokenizer::jinja

@@ -1,0 +1,33 @@
+// Operators and conversions of values, with Python's rules. Each notes errors in the context.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tokenizer/jinja_ast.h"
+#include "tokenizer/jinja_context.h"
+
+namespace qinfer::tokenizer::jinja {
+
+Value BinaryOp(Context* context, Op op, const Value& a, const Value& b);
+Value UnaryOp(Context* context, Op op, const Value& a);
+bool CompareOp(Context* context, Op op, const Value& a, const Value& b);
+bool Contains(Context* context, const Value& container, const Value& item);
+// a < b for sorting.
+bool Less(Context* context, const Value& a, const Value& b);
+
+// The items in order; null (and an error) if the value is not iterable. An iterator is used up.
+using Sequence = std::shared_ptr<const ListObject>;
+Sequence Iterate(Context* context, const Value& value);
+bool IsIterable(const Value& value);
+// len(); -1 (and an error) if the value has none.
+int64_t Length(Context* context, const Value& value);
+
+// str() and repr().
+std::string ToText(Context* context, const Value& value);
+std::string Repr(Context* context, const Value& value);
+std::string FloatRepr(double value);
+void AppendStringRepr(std::string_view text, std::string* out);
+
+}  // namespace qinfer::tokenizer::jinja
