@@ -1,0 +1,76 @@
+// Templates against what jinja2 made of them: our own with their whole output, third-party ones by
+// length and hash where they are at hand. The files come from tests/golden/make_templates.py.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tokenizer/chat_template.h"
+
+namespace qinfer::tokenizer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+Json ReadGolden(const std::string& name) {
+  return Json::parse(ReadFile(std::string(QINFER_SOURCE_DIR "/tests/golden/") + name));
+}
+
+StatusOr<std::string> RenderWith(const std::string& text, Json variables, int64_t now) {
+  auto parsed = ChatTemplate::Parse(text, "template");
+  if (!parsed.ok()) return parsed.status();
+  RenderInput input;
+  const std::string messages = variables.value("messages", Json::array()).dump();
+  const std::string tools = variables.contains("tools") ? variables["tools"].dump() : "";
+  input.add_generation_prompt = variables.value("add_generation_prompt", true);
+  for (const char* own : {"messages", "tools", "add_generation_prompt"}) variables.erase(own);
+  const std::string extra = variables.dump();
+  input.messages_json = messages;
+  input.tools_json = tools;
+  input.extra_json = extra;
+  input.bos_token = "<s>";
+  input.eos_token = "</s>";
+  input.now_unix_seconds = now;
+  return (*parsed)->Render(input);
+}
+
+std::string HashOf(const std::string& text) {
+  uint64_t value = 0xCBF29CE484222325;
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+  char buffer[64];
+  std::snprintf(buffer, sizeof(buffer), "%zu:%016llx", text.size(),
+                static_cast<unsigned long long>(value));
+  return buffer;
+}
+
+TEST(ChatTemplateGolden, ThirdPartyTemplates) {
+  const std::string folder = QINFER_SHARED_DIR "/data/templates/";
+  const Json golden = ReadGolden("templates.json");
+  size_t compared = 0;
+  for (const auto& [file, row] : golden["results"].items()) {
+    const std::string text = ReadFile(folder + file);
+    if (text.empty()) continue;
+    for (const auto& [name, expected] : row.items()) {
+      const auto output = RenderWith(text, golden["sets"][name], golden["now"]);
+      const std::string got = output.ok() ? HashOf(*output) : "error";
+      EXPECT_EQ(got, expected.get<std::string>())
+          << file << " with " << name << ": "
+          << (output.ok() ? *output : output.status().ToString());
+      ++compared;
+    }
+  }
+  if (compared == 0) GTEST_SKIP() << "no templates in " << folder;
+  EXPECT_GT(compared, 1000u);
+}
+
+}  // namespace
+}  // namespace qinfer::tokenizer
