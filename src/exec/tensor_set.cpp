@@ -54,7 +54,7 @@ Status TensorSet::Add(const format::Checkpoint& checkpoint, const model::ModelSp
       }
     } else {
       uint64_t row_bytes = 0;
-      if (!TensorBytes(item.stored.info->dtype, item.cols, &row_bytes)) {
+      if (!TensorBytes(item.stored.dtype, item.cols, &row_bytes)) {
         return FormatError(
             StrCat(where, ": rows of ", item.cols, " values are not a whole number of blocks"));
       }
@@ -127,11 +127,11 @@ Status TensorSet::LoadPiece(const format::Checkpoint& checkpoint, uint32_t piece
 }
 
 Status TensorSet::LoadVector(const format::Checkpoint& checkpoint, Item* item, uint8_t* scratch) {
-  const uint64_t element = SourceBytes(item->stored.info->dtype, 1, 1);
+  const uint64_t element = SourceBytes(item->stored.dtype, 1, 1);
   const absl::Span<uint8_t> bytes(scratch, element * item->cols);
   QINFER_RETURN_IF_ERROR(checkpoint.Read(*item->stored.info, item->first_row * element, bytes));
   float* out = item->buffer.as<float>();
-  QINFER_RETURN_IF_ERROR(weights::DecodeToFloat(item->stored.info->dtype, bytes, item->cols, out));
+  QINFER_RETURN_IF_ERROR(weights::DecodeToFloat(item->stored.dtype, bytes, item->cols, out));
   if (item->offset != 0.0f) {
     for (uint32_t i = 0; i < item->cols; ++i) out[i] += item->offset;
   }
@@ -152,7 +152,7 @@ Status TensorSet::LoadPanels(const format::Checkpoint& checkpoint, Item* item, u
   const uint64_t first = uint64_t{begin} * kernels::kPanelRows;
   const uint64_t count =
       std::min<uint64_t>(uint64_t{end} * kernels::kPanelRows, item->rows) - first;
-  const DType dtype = item->stored.info->dtype;
+  const DType dtype = item->stored.dtype;
   const absl::Span<uint8_t> source(scratch, SourceBytes(dtype, count, item->cols));
   QINFER_RETURN_IF_ERROR(checkpoint.Read(
       *item->stored.info, SourceBytes(dtype, item->first_row + first, item->cols), source));

@@ -36,7 +36,7 @@ StatusOr<StoredTensor> FindStored(const format::Checkpoint& checkpoint, const Te
         where, ": its shape is ", Shape(*stored.info), ", expected ",
         use.vector ? StrCat("[", use.cols, "]") : StrCat("[", use.rows, ", ", use.cols, "]")));
   }
-  if (use.vector && !IsVectorType(stored.info->dtype)) {
+  if (use.vector && !IsVectorType(stored.dtype)) {
     return UnsupportedError(StrCat(where, ": type ", std::string(stored.info->dtype_name),
                                    " cannot be used for a norm or bias; F32, F16 and BF16 can"));
   }

@@ -12,6 +12,7 @@ namespace qinfer::model {
 
 struct StoredTensor {
   const format::TensorInfo* info = nullptr;
+  DType dtype = DType::kF32;      // of the values, or of the source's blocks; not for packed ones
   bool packed = false;            // panels of `format` as kernels take them (.qinfer)
   weights::Format format;         // of a matrix: packed, or the exact one of the source's type
   uint64_t rows = 0, cols = 0;    // logical; a vector has rows 1
