@@ -110,6 +110,7 @@ struct PlanOptions {
       0;  // KV pool size in tokens; 0 = the model's max_context capped to 4096
   uint32_t batch_tokens = 512;  // tokens per forward step
   uint32_t logit_rows = 1;      // rows of logits kept per step
+  uint32_t max_sequences = 1;   // sequences at once
   kernels::KvType k_type = kernels::KvType::kInt8, v_type = kernels::KvType::kInt8;
   Activations activations = Activations::kAuto;
 };
@@ -118,7 +119,7 @@ struct PlanOptions {
 struct MemoryPlan {
   uint64_t mapped_bytes = 0;     // file maps (zero with Access::kCopy)
   uint64_t weight_bytes = 0;     // allocated weights
-  uint64_t tokenizer_bytes = 0;  // vocabulary, template, side documents
+  uint64_t tokenizer_bytes = 0;  // vocabulary, template, side documents, the file's own tables
   uint64_t load_peak_bytes = 0;  // highest sum while loading
   uint64_t kv_bytes = 0;
   uint64_t workspace_bytes = 0;

@@ -35,7 +35,7 @@ Status TensorSet::Add(const format::Checkpoint& checkpoint, const model::ModelSp
     if (use.norm) item.offset = spec.norm_weight_offset;
     item.bytes = uint64_t{use.cols} * sizeof(float);
     item.pieces = 1;
-    scratch_bytes_ = std::max<size_t>(scratch_bytes_, item.stored.info->bytes);
+    scratch_bytes_ = std::max<size_t>(scratch_bytes_, SourceBytes(item.stored.dtype, 1, item.cols));
   } else {
     if (!weights::PackedSize(item.stored.format, item.rows, item.cols, &item.panel_bytes,
                              &item.bytes)) {

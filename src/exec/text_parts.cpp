@@ -24,8 +24,43 @@ StatusOr<std::string> TemplateFromConfig(const std::string& config, const std::s
   return std::string();
 }
 
+// The compiled tokenizer, used in place where the file is mapped; else the source's own.
+Status LoadQinferTokenizer(const format::Checkpoint& checkpoint, Memory* memory, TextParts* parts) {
+  const format::QinferFile& file = *checkpoint.qinfer();
+  const format::QinferTensor* tensor = file.Find(format::kSideTokenizerCompiled);
+  if (tensor != nullptr) {
+    QINFER_ASSIGN_OR_RETURN(parts->compiled, file.Load(*tensor, memory));
+    QINFER_ASSIGN_OR_RETURN(parts->tokenizer, tokenizer::Tokenizer::FromCompiled(
+                                                  parts->compiled.span(), file.name(), memory));
+    return OkStatus();
+  }
+  tensor = file.Find(format::kSideTokenizerJson);
+  if (tensor == nullptr) return OkStatus();
+  QINFER_ASSIGN_OR_RETURN(const format::QinferBytes json, file.Load(*tensor, memory));
+  QINFER_ASSIGN_OR_RETURN(
+      parts->tokenizer,
+      tokenizer::Tokenizer::FromJson(json.text(), checkpoint.side_files().tokenizer_config_json,
+                                     file.name(), memory));
+  return OkStatus();
+}
+
+// A file made from GGUF keeps that one's metadata, and in it what ends a text.
+Status DefaultsFromGgufMetadata(const format::Checkpoint& checkpoint, Memory* memory,
+                                TextParts* parts) {
+  const format::QinferFile& file = *checkpoint.qinfer();
+  const format::QinferTensor* tensor = file.Find(format::kSideGgufMetadata);
+  if (tensor == nullptr) return OkStatus();
+  QINFER_ASSIGN_OR_RETURN(const format::QinferBytes bytes, file.Load(*tensor, memory));
+  QINFER_ASSIGN_OR_RETURN(
+      const std::shared_ptr<format::Gguf> gguf,
+      format::Gguf::Open({io::BorrowMemory(bytes.span(), file.name())}, memory));
+  parts->defaults = model::GenerationDefaultsFromGguf(*gguf);
+  return OkStatus();
+}
+
 Status LoadTokenizer(const format::Checkpoint& checkpoint, Memory* memory, TextParts* parts) {
   const format::SideFiles& files = checkpoint.side_files();
+  if (checkpoint.qinfer() != nullptr) return LoadQinferTokenizer(checkpoint, memory, parts);
   if (checkpoint.gguf() != nullptr) {
     if (checkpoint.gguf()->Find("tokenizer.ggml.model") == nullptr) return OkStatus();
     QINFER_ASSIGN_OR_RETURN(parts->tokenizer,
@@ -68,6 +103,9 @@ StatusOr<TextParts> LoadTextParts(const format::Checkpoint& checkpoint, Memory* 
     }
   }
   QINFER_ASSIGN_OR_RETURN(parts.defaults, model::GenerationDefaultsFromCheckpoint(checkpoint));
+  if (checkpoint.qinfer() != nullptr && parts.defaults.eos_ids.empty()) {
+    QINFER_RETURN_IF_ERROR(DefaultsFromGgufMetadata(checkpoint, memory, &parts));
+  }
   return parts;
 }
 

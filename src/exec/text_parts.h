@@ -7,6 +7,7 @@
 
 #include "core/memory.h"
 #include "format/checkpoint.h"
+#include "format/qinfer_file.h"
 #include "model/spec.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -14,7 +15,7 @@
 namespace qinfer::exec {
 
 struct TextParts {
-  Buffer compiled;  // holds a compiled tokenizer that is not mapped; outlives `tokenizer`
+  format::QinferBytes compiled;  // a compiled tokenizer's bytes; outlives `tokenizer`
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;         // null if there is none
   std::shared_ptr<const tokenizer::ChatTemplate> chat_template;  // null if there is none
   std::string chat_template_error;

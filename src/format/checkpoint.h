@@ -68,8 +68,15 @@ class Checkpoint {
   virtual const Gguf* gguf() const { return nullptr; }          // set for kGguf
   virtual const QinferFile* qinfer() const { return nullptr; }  // set for kQinfer
 
+  // What opening took from the Memory (tables, metadata), maps not included: for memory plans.
+  uint64_t memory_bytes() const { return memory_bytes_; }
+  void set_memory_bytes(uint64_t bytes) { memory_bytes_ = bytes; }
+
   // Reads bytes [begin, begin + out.size()) of a tensor.
   Status Read(const TensorInfo& tensor, uint64_t begin, absl::Span<uint8_t> out) const;
+
+ private:
+  uint64_t memory_bytes_ = 0;
 };
 
 struct OpenOptions {

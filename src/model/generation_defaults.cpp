@@ -72,7 +72,9 @@ StatusOr<GenerationDefaults> FromHf(const format::Checkpoint& checkpoint) {
   return defaults;
 }
 
-GenerationDefaults FromGguf(const format::Gguf& gguf) {
+}  // namespace
+
+GenerationDefaults GenerationDefaultsFromGguf(const format::Gguf& gguf) {
   GenerationDefaults defaults;
   for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                           "tokenizer.ggml.eom_token_id"}) {
@@ -84,11 +86,9 @@ GenerationDefaults FromGguf(const format::Gguf& gguf) {
   return defaults;
 }
 
-}  // namespace
-
 StatusOr<GenerationDefaults> GenerationDefaultsFromCheckpoint(
     const format::Checkpoint& checkpoint) {
-  if (checkpoint.gguf() != nullptr) return FromGguf(*checkpoint.gguf());
+  if (checkpoint.gguf() != nullptr) return GenerationDefaultsFromGguf(*checkpoint.gguf());
   return FromHf(checkpoint);
 }
 

@@ -125,5 +125,6 @@ struct GenerationDefaults {
   std::optional<uint32_t> top_k;
 };
 StatusOr<GenerationDefaults> GenerationDefaultsFromCheckpoint(const format::Checkpoint& checkpoint);
+GenerationDefaults GenerationDefaultsFromGguf(const format::Gguf& gguf);
 
 }  // namespace qinfer::model

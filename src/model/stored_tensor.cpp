@@ -23,6 +23,13 @@ StatusOr<StoredTensor> FindStored(const format::Checkpoint& checkpoint, const Te
   const std::string name = use.ref->name;
   const std::string where = checkpoint.name() + ": tensor " + name;
   StoredTensor stored;
+  if (checkpoint.container() == format::Container::kConfigOnly) {
+    stored.dtype = use.vector ? DType::kF32 : DType::kF16;  // what such a model usually has
+    stored.rows = use.rows;
+    stored.cols = use.cols;
+    QINFER_ASSIGN_OR_RETURN(stored.format, weights::ExactFormat(stored.dtype));
+    return stored;
+  }
   stored.info = checkpoint.Find(name);
   if (stored.info == nullptr) return FormatError(where + ": missing");
   QINFER_RETURN_IF_ERROR(DescribeStored(checkpoint, where, &stored));

@@ -11,7 +11,7 @@
 namespace qinfer::model {
 
 struct StoredTensor {
-  const format::TensorInfo* info = nullptr;
+  const format::TensorInfo* info = nullptr;  // null for a configuration without weights
   DType dtype = DType::kF32;      // of the values, or of the source's blocks; not for packed ones
   bool packed = false;            // panels of `format` as kernels take them (.qinfer)
   weights::Format format;         // of a matrix: packed, or the exact one of the source's type

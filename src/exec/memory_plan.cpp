@@ -1,0 +1,98 @@
+// What loading and generating will take, from headers alone: the sums of what the same code later
+// allocates. The text parts are built once, through an account of their own, and dropped.
+#include <algorithm>
+
+#include "core/checked.h"
+#include "exec/forward.h"
+#include "exec/load_pieces.h"
+#include "exec/model.h"
+#include "exec/tensor_set.h"
+#include "exec/text_parts.h"
+#include "kv/cache.h"
+
+namespace qinfer::exec {
+namespace {
+
+constexpr uint64_t kDefaultContext = 4096;
+
+// Passes everything on to another Memory, and so counts one user's part of it.
+struct Account {
+  static void* Allocate(void* user, size_t size, size_t align) {
+    return static_cast<Memory*>(user)->Allocate(size, align);
+  }
+  static void Release(void* user, void* ptr, size_t size, size_t align) {
+    static_cast<Memory*>(user)->Release(ptr, size, align);
+  }
+  static AllocatorHooks Of(Memory* memory) { return {memory, Allocate, Release}; }
+};
+
+uint64_t MappedBytes(const format::Checkpoint& checkpoint) {
+  uint64_t bytes = 0;
+  for (const std::shared_ptr<io::Source>& source : checkpoint.sources()) {
+    if (source->Map() != nullptr) bytes += source->size();
+  }
+  return bytes;
+}
+
+// Page tables grow by doubling; while one grows, old and new exist together.
+uint64_t TableBytes(const std::vector<kv::GroupLayout>& groups, const kv::CacheOptions& options) {
+  const uint64_t pages = CeilDiv<uint64_t>(options.max_tokens, kernels::kPageTokens);
+  return groups.size() * pages * 2 * (sizeof(uint32_t) + sizeof(const uint8_t*));
+}
+
+}  // namespace
+
+StatusOr<MemoryPlan> PlanMemory(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
+                                const PlanOptions& options, const Context& context) {
+  QINFER_RETURN_IF_ERROR(model::ValidateSpec(spec));
+  MemoryPlan plan;
+  plan.mapped_bytes = MappedBytes(checkpoint);
+  size_t scratch = 0;
+  uint32_t most_pieces = 0;
+  for (size_t i = 0; i <= spec.layers.size(); ++i) {
+    StatusOr<TensorSet> set =
+        i == 0 ? TensorSet::PlanEnds(checkpoint, spec)
+               : TensorSet::PlanLayer(checkpoint, spec, static_cast<uint32_t>(i - 1));
+    if (!set.ok()) return set.status();
+    plan.weight_bytes += set->allocated_bytes();
+    scratch = std::max(scratch, set->scratch_bytes());
+    most_pieces = std::max(most_pieces, set->pieces());
+  }
+  const uint64_t loader =
+      most_pieces == 0 ? 0 : PieceLoader::PlanBytes(context, scratch, most_pieces);
+  uint64_t text = 0, text_peak = 0;
+  if (checkpoint.container() != format::Container::kConfigOnly) {
+    Memory account(Account::Of(context.memory));
+    QINFER_ASSIGN_OR_RETURN(const TextParts parts, LoadTextParts(checkpoint, &account));
+    text = account.used_bytes();
+    text_peak = account.peak_bytes();
+  }
+  plan.tokenizer_bytes = checkpoint.memory_bytes() + text;
+  const uint64_t held = plan.mapped_bytes + checkpoint.memory_bytes() + plan.weight_bytes;
+  plan.load_peak_bytes = held + std::max(loader, text_peak);
+
+  kv::CacheOptions cache;
+  cache.k_type = options.k_type;
+  cache.v_type = options.v_type;
+  cache.max_tokens = options.context_tokens != 0
+                         ? options.context_tokens
+                         : std::min<uint64_t>(spec.max_context, kDefaultContext);
+  cache.max_sequences = options.max_sequences;
+  cache.max_reserve = options.batch_tokens;
+  const std::vector<kv::GroupLayout> groups = CacheLayout(spec, options.k_type, options.v_type);
+  plan.kv_bytes = kv::Cache::PlanBytes(groups, cache);
+  if (plan.kv_bytes == UINT64_MAX) {
+    return BudgetError(StrCat("a KV cache of ", cache.max_tokens, " tokens is too large"));
+  }
+  plan.kv_bytes += TableBytes(groups, cache);
+  ForwardOptions forward;
+  forward.max_batch_tokens = options.batch_tokens;
+  forward.max_logit_rows = options.logit_rows;
+  forward.activations = options.activations;
+  plan.workspace_bytes = Forward::PlanBytes(spec, forward, context);
+  plan.total_bytes =
+      std::max(plan.load_peak_bytes, held + text + plan.kv_bytes + plan.workspace_bytes);
+  return plan;
+}
+
+}  // namespace qinfer::exec
