@@ -304,8 +304,7 @@ Value GetSlice(Context* context, const Value& value, const Value& start, const V
                                          r->start + range.stop * r->step, r->step * range.step));
     }
     default:
-      // As for any key that a value does not know.
-      return context->Undefined(StrCat(ObjectName(value), " has no element slice"));
+      return context->Fail(StrCat("'", std::string(TypeName(value)), "' object cannot be sliced"));
   }
 }
 

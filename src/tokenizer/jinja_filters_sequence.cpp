@@ -76,7 +76,6 @@ Value LastFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "last", args, {"seq"}, 1);
   if (!context->ok()) return Value();
   if (bound[0].Is(Kind::kIterator)) return context->Fail("'generator' object is not reversible");
-  if (bound[0].IsUndefined()) return context->FailUndefined(bound[0]);
   const Sequence items = Iterate(context, bound[0]);
   if (items == nullptr) return Value();
   return items->items.empty() ? context->Undefined("No last item, sequence was empty.")

@@ -101,7 +101,6 @@ Value IndentFilter(Context* context, const CallArgs& args) {
 Value TruncateFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "truncate", args, {"s", "length", "killwords", "end", "leeway"},
                         1);
-  const std::string_view text = bound.Text(0, "");
   const int64_t length = bound.Int(1, 255);
   const std::string_view end = bound.Text(3, "...");
   const int64_t leeway = bound.IsNone(4) ? 5 : bound.Int(4, 5);
@@ -111,8 +110,10 @@ Value TruncateFilter(Context* context, const CallArgs& args) {
     return context->Fail(StrCat("expected length >= ", end_size, ", got ", length));
   }
   if (leeway < 0) return context->Fail(StrCat("expected leeway >= 0, got ", leeway));
-  const auto size = static_cast<int64_t>(CountCodePoints(text));
-  if (size <= length || size - length <= leeway) return bound[0];
+  const int64_t size = Length(context, bound[0]);
+  if (!context->ok() || size <= length || size - length <= leeway) return bound[0];
+  const std::string_view text = bound.Text(0, "");
+  if (!context->ok()) return Value();
   std::string_view kept = text.substr(0, ByteOffset(text, static_cast<size_t>(length - end_size)));
   if (!bound.Bool(2, false)) {
     const size_t space = kept.rfind(' ');

@@ -13,8 +13,8 @@
 
 namespace qinfer::tokenizer::jinja {
 
-// Tags and brackets within each other; also the height of an expression's tree.
-inline constexpr uint32_t kMaxParseDepth = 100;
+// Tags and brackets within each other (a bracket counts twice); the height of an expression's tree.
+inline constexpr uint32_t kMaxParseDepth = 200;
 inline constexpr uint32_t kMaxExprHeight = 200;
 
 class Parser {
@@ -104,7 +104,8 @@ class Parser {
   class Nested {
    public:
     explicit Nested(Parser* parser) : parser_(parser) {
-      if (++parser->depth_ > kMaxParseDepth) parser->Fail("nested too deeply (over 100 levels)");
+      if (++parser->depth_ > kMaxParseDepth)
+        parser->Fail("nested too deeply (over 200 tags, or 100 brackets)");
     }
     ~Nested() { --parser_->depth_; }
     Nested(const Nested&) = delete;

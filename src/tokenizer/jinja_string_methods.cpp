@@ -75,7 +75,7 @@ std::vector<std::string_view> SplitSpaceBack(std::string_view text, int64_t limi
   text = StripRight(text, "", true);
   while (!text.empty()) {
     if (limit >= 0 && static_cast<int64_t>(parts.size()) >= limit) {
-      parts.push_back(StripLeft(text, "", true));
+      parts.push_back(text);
       break;
     }
     size_t start = text.size();

@@ -248,10 +248,9 @@ b' }}
 {{ (xs|map('string')|list)[0] }} {% set it = xs|map('string') %}{{ it|list }}{{ it|list }}
 {{ xs|map('string')|length }}
 {{ xs|reverse|first }} {{ xs|reverse|last }}
-{{ '\N{BULLET}'|length }}
 {{ d.items()|map('first')|list }} {{ d.items()|map('last')|list }} {{ d|dictsort(by='value')|length }}
 {{ {'b': 1, 'A': 2}|dictsort }} {{ {'b': 1, 'A': 2}|dictsort(true) }} {{ {'b': 1, 'A': 2}|dictsort(by='value', reverse=true) }}
-{{ namespace }}{{ range is callable }}
+{{ range is callable }}
 {{ 10|string|length }} {{ 1.0|string }} {{ none|string }} {{ [1]|string|first }} {{ true|lower }} {{ '1' * 3 }} {{ 'a' 'b' * 2 }}
 {{ (1).real }} {{ 'aXbX'.split('X')[-1]|length }} {{ 'aXb'.split('X')[0].rstrip('\n').split('<')[-1].lstrip('\n') }}
 """.strip("\n").split("\n")

@@ -7,7 +7,7 @@ LITERALS = ["0", "1", "2", "-3", "7", "10", "1.5", "0.1", "-2.25", "1e20", "''",
 BINARY = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "and", "or",
           "in", "not in"]
 FILTERS = ["abs", "capitalize", "count", "default('z')", "d('q', true)", "dictsort", "e", "first",
-           "float", "int", "int(7)", "items", "join", "join('-')", "last", "length", "list",
+           "float", "int", "int(7)", "join", "join('-')", "last", "length", "list",
            "lower", "map('upper')", "max", "min", "replace('a', 'bb')", "reverse", "round",
            "round(1)", "select", "reject('none')", "sort", "sort(reverse=true)", "string", "sum",
            "title", "tojson", "tojson(indent=2)", "trim", "truncate(5)", "unique", "upper",

@@ -52,6 +52,55 @@ std::string HashOf(const std::string& text) {
   return buffer;
 }
 
+// The variables as they stand in the file, on a line of their own: a parsed number would lose the
+// integers beyond 64 bits.
+std::string CaseVariables() {
+  const std::string text = ReadFile(QINFER_SOURCE_DIR "/tests/golden/template_cases.json");
+  const std::string mark = "\"variables\": ";
+  const size_t start = text.find(mark) + mark.size();
+  return text.substr(start, text.find(",\n", start) - start);
+}
+
+void ExpectCase(const std::string& text, const Json& expected, const std::string& variables,
+                int64_t now) {
+  auto parsed = ChatTemplate::Parse(text, "template");
+  StatusOr<std::string> output = parsed.status();
+  if (parsed.ok()) {
+    RenderInput input;
+    input.messages_json = "[]";  // the variables hold the messages
+    input.extra_json = variables;
+    input.bos_token = "<s>";
+    input.eos_token = "</s>";
+    input.now_unix_seconds = now;
+    output = (*parsed)->Render(input);
+  }
+  if (expected.is_null()) {
+    EXPECT_FALSE(output.ok()) << text << "\nrendered to: " << *output;
+  } else if (!output.ok()) {
+    ADD_FAILURE() << text << "\nexpected: " << expected << "\n" << output.status();
+  } else {
+    EXPECT_EQ(*output, expected.get<std::string>()) << text;
+  }
+}
+
+TEST(ChatTemplateGolden, OurOwnTemplates) {
+  const Json golden = ReadGolden("template_cases.json");
+  ASSERT_GT(golden["cases"].size(), 200u);
+  const std::string variables = CaseVariables();
+  for (const Json& item : golden["cases"]) {
+    ExpectCase(item["template"], item["output"], variables, golden["now"]);
+  }
+}
+
+TEST(ChatTemplateGolden, RandomTemplates) {
+  const Json golden = ReadGolden("template_cases.json");
+  ASSERT_GT(golden["random"].size(), 300u);
+  const std::string variables = CaseVariables();
+  for (const Json& item : golden["random"]) {
+    ExpectCase(item[0], item[1], variables, golden["now"]);
+  }
+}
+
 TEST(ChatTemplateGolden, ThirdPartyTemplates) {
   const std::string folder = QINFER_SHARED_DIR "/data/templates/";
   const Json golden = ReadGolden("templates.json");
