@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <condition_variable>
 #include <cstring>
 #include <memory>
@@ -116,7 +117,9 @@ Status ThreadPool::Start() {
     if (error != 0) break;
     threads_.push_back(thread);
 #if defined(__linux__)
-    pthread_setname_np(thread, StrCat("qinfer-", i).c_str());
+    char name[16] = "qinfer-";  // no allocation: nothing may fail while the signals are blocked
+    *std::to_chars(name + 7, name + sizeof(name) - 1, i).ptr = '\0';
+    pthread_setname_np(thread, name);
 #endif
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -53,7 +53,7 @@ class GgufValue {
   // Element i of an array of scalars. O(1).
   StatusOr<int64_t> IntAt(uint64_t i) const;
   StatusOr<double> FloatAt(uint64_t i) const;
-  // All strings of an array of strings, as views, in order.
+  // All strings of an array of at most 2^21 strings, as views, in order.
   Status Strings(std::pmr::vector<std::string_view>* out) const;
 };
 

@@ -11,6 +11,9 @@
 namespace qinfer::format {
 namespace {
 
+// A view takes twice what an empty text takes in the file.
+constexpr uint64_t kMaxStrings = 2'097'152;
+
 absl::string_view Word(GgufType type) {
   const std::string_view name = GgufTypeName(type);
   return {name.data(), name.size()};
@@ -137,6 +140,10 @@ StatusOr<double> GgufValue::FloatAt(uint64_t i) const {
 Status GgufValue::Strings(std::pmr::vector<std::string_view>* out) const {
   if (type != GgufType::kArray || element_type != GgufType::kString) {
     return WrongType("an array of strings", type == GgufType::kArray ? element_type : type);
+  }
+  if (count > kMaxStrings) {
+    return UnsupportedError(
+        StrCat("an array of ", count, " texts; at most ", kMaxStrings, " are supported"));
   }
   out->clear();
   out->reserve(static_cast<size_t>(count));

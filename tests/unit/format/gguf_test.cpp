@@ -124,6 +124,19 @@ TEST(Gguf, WrongMetadata) {
   ExpectFormatError(twice.data, "k is there twice");
 }
 
+TEST(Gguf, TooManyStringsCostNoMemory) {
+  constexpr uint64_t kCount = 2'097'153;
+  Bytes b;
+  b.GgufHeader(0, 1).Key("k", 9).Put<uint32_t>(8).Put(kCount);
+  b.data.resize(b.data.size() + kCount * 8, '\0');  // as many empty texts
+  Memory memory;
+  const auto gguf = OpenBytes(b.data, &memory);
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  std::pmr::vector<std::string_view> strings(&memory);
+  EXPECT_EQ((*gguf)->Find("k")->Strings(&strings).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_LT(memory.peak_bytes(), b.data.size() + (1u << 20));
+}
+
 TEST(Gguf, WrongAlignment) {
   for (const uint32_t alignment : {0u, 3u, 1u << 31, 131072u}) {
     Bytes b;
