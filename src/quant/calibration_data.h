@@ -79,11 +79,21 @@ class CalibrationData final : public Calibration,
   StatusOr<StatsTable> NewStats() const;
   // For calibration_run.cpp: takes what waits (samples chosen by seed, others held out).
   std::vector<Sample> TakeSamples();
+  // What a run starts from, for putting it back when the run fails.
+  struct Feed {
+    std::vector<Sample> waiting, held_out;
+    bool want_self_generated = false;
+  };
+  Feed SaveFeed() const { return {waiting_, held_out_, want_self_generated_}; }
+  void RestoreFeed(Feed feed);
   bool wants_self_generated() const { return want_self_generated_; }
   void AddGenerated(std::vector<Sample> samples, std::vector<Sample> held_out);
   // Makes a finished run's statistics part of this object.
   Status Commit(StatsTable stats, uint64_t samples, uint64_t tokens, bool self_generated);
   void set_running(bool running) { running_ = running; }
+  // Bytes of hidden states that a run holds at once; 0 = what the context's limit leaves.
+  void set_hidden_budget(uint64_t bytes) { hidden_budget_ = bytes; }
+  uint64_t hidden_budget() const { return hidden_budget_; }
 
   const model::ModelSpec& spec() const { return spec_; }
   const std::shared_ptr<const format::Checkpoint>& checkpoint() const { return checkpoint_; }
@@ -106,6 +116,7 @@ class CalibrationData final : public Calibration,
   std::vector<Sample> waiting_, held_out_;
   Origin origin_;
   bool want_self_generated_ = false, running_ = false;
+  uint64_t hidden_budget_ = 0;
   mutable std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
 };
 

@@ -86,12 +86,31 @@ struct QuantizeOptions {
   std::shared_ptr<Calibration>
       calibration;  // null: self-generated samples, or none where `calibrate` is false
   bool calibrate = true;
-  uint64_t memory_limit_bytes = 0;  // 0 = the context's
-  bool resume = false;              // keep and use OUT.partial/
-  std::string output_path;          // or sink
-  std::unique_ptr<io::Sink> sink;   // without a path: no resume
+  // Of what the work itself allocates (maps of the source and what is in use before are not
+  // counted); 0 = what the context's limit leaves. Pieces shrink to fit; BudgetError up front, with
+  // the least that would do, where they cannot.
+  uint64_t memory_limit_bytes = 0;
+  bool resume = false;             // keep and use OUT.partial/
+  std::string output_path;         // or sink
+  std::unique_ptr<io::Sink> sink;  // without a path: no resume
   bool evaluate = true;  // end-to-end perplexity and KL on held-out samples of the calibration text
 };
+
+// What a quantization takes at most, from headers alone. Actual peak <= total <= 1.1 x actual peak,
+// where the calibration's texts are known.
+struct QuantizeMemoryPlan {
+  uint64_t in_use_bytes = 0;     // allocated and mapped when planned: the opened checkpoint
+  uint64_t document_bytes = 0;   // tokenizer and other documents, while they are written
+  uint64_t calibrate_bytes = 0;  // running a calibration: one layer and hidden states
+  uint64_t layer_bytes = 0;      // quantizing and comparing a layer
+  uint64_t head_bytes = 0;       // embedding and head, in slices
+  uint64_t work_bytes = 0;       // the largest of these, with what lives all the time
+  uint64_t minimum_bytes = 0;    // the same with the smallest pieces: what a limit must allow
+  uint64_t total_bytes = 0;      // in use and work
+};
+StatusOr<QuantizeMemoryPlan> PlanQuantizeMemory(const format::Checkpoint& checkpoint,
+                                                const QuantizeOptions& options,
+                                                const exec::Context& context);
 
 class QuantizeWork : public Work {
  public:

@@ -32,6 +32,7 @@ struct TensorPlan {
   uint32_t layer = UINT32_MAX;                     // UINT32_MAX: not in a layer
   uint64_t rows = 0, cols = 0;                     // of a matrix
   weights::Format format;                          // kExact, kPack
+  DType raw_type = DType::kF32;                    // kRaw, kDecode: of the elements
   uint64_t bytes = 0;                              // in the output, before padding to 64
   uint64_t panel_bytes = 0;
 

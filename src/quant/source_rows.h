@@ -15,6 +15,7 @@ namespace qinfer::quant {
 // What a tensor is logically: for a .qinfer file the stored bytes are packed panels.
 struct SourceTensor {
   const format::TensorInfo* info = nullptr;
+  DType dtype = DType::kOther;  // of the elements, unless packed; kOther: only bytes are known
   uint32_t rank = 0;
   uint64_t shape[4] = {1, 1, 1, 1};
   bool packed = false;  // panels of `format`

@@ -1,0 +1,296 @@
+// Feeding, choosing and merging: everything about a Calibration but running it and its file.
+#include <algorithm>
+#include <utility>
+
+#include "quant/calibration_data.h"
+#include "quant/fingerprint.h"
+#include "quant/random.h"
+#include "quant/source_tokenizer.h"
+
+namespace qinfer::quant {
+namespace {
+
+constexpr uint32_t kMaxSampleTokens = 1u << 20;
+constexpr uint32_t kMaxSamples = 1u << 20;
+
+}  // namespace
+
+model::LinearRole InputOf(model::LinearRole role) {
+  switch (role) {
+    case model::LinearRole::kK:
+    case model::LinearRole::kV:
+      return model::LinearRole::kQ;
+    case model::LinearRole::kUp:
+      return model::LinearRole::kGate;
+    default:
+      return role;
+  }
+}
+
+Status ValidateCalibrationOptions(const CalibrationOptions& options) {
+  if (options.samples == 0 || options.samples > kMaxSamples) {
+    return MisuseError(StrCat("calibration samples is ", options.samples, "; 1 to ", kMaxSamples,
+                              " are possible, 128 is usual"));
+  }
+  if (options.sample_tokens < 2 || options.sample_tokens > kMaxSampleTokens) {
+    return MisuseError(StrCat("calibration sample_tokens is ", options.sample_tokens, "; 2 to ",
+                              kMaxSampleTokens, " are possible, 512 is usual"));
+  }
+  if (!(options.percentile > 50.0 && options.percentile <= 100.0)) {
+    return MisuseError(StrCat("calibration percentile is ", options.percentile,
+                              "; it must be above 50 and at most 100"));
+  }
+  SerialExecutor serial;
+  Memory memory;
+  StatusOr<std::unique_ptr<Observer>> observer =
+      CreateObserver(options.activations, {options.ema_alpha}, &memory);
+  if (!observer.ok()) return observer.status();
+  return CreateObserver(options.weights, {options.ema_alpha}, &memory).status();
+}
+
+StatusOr<ModelKey> MakeModelKey(const format::Checkpoint& checkpoint,
+                                const model::ModelSpec& spec) {
+  ModelKey key;
+  key.architecture = spec.architecture;
+  key.hidden_size = spec.hidden_size;
+  key.vocab_size = spec.vocab_size;
+  key.layers = static_cast<uint32_t>(spec.layers.size());
+  key.shape = ShapeFingerprint(spec);
+  QINFER_ASSIGN_OR_RETURN(key.weights, WeightsFingerprint(checkpoint));
+  return key;
+}
+
+StatusOr<std::shared_ptr<Calibration>> Calibration::Create(
+    std::shared_ptr<const format::Checkpoint> checkpoint, const CalibrationOptions& options,
+    const exec::Context& context) {
+  QINFER_RETURN_IF_ERROR(ValidateCalibrationOptions(options));
+  QINFER_ASSIGN_OR_RETURN(model::ModelSpec spec, model::SpecFromCheckpoint(*checkpoint));
+  QINFER_RETURN_IF_ERROR(model::ValidateSpec(spec));
+  QINFER_RETURN_IF_ERROR(model::ValidateTensors(spec, *checkpoint));
+  QINFER_ASSIGN_OR_RETURN(ModelKey key, MakeModelKey(*checkpoint, spec));
+  return std::shared_ptr<Calibration>(std::make_shared<CalibrationData>(
+      std::move(checkpoint), std::move(spec), std::move(key), options, context));
+}
+
+CalibrationData::CalibrationData(std::shared_ptr<const format::Checkpoint> checkpoint,
+                                 model::ModelSpec spec, ModelKey key,
+                                 const CalibrationOptions& options, const exec::Context& context)
+    : checkpoint_(std::move(checkpoint)),
+      spec_(std::move(spec)),
+      key_(std::move(key)),
+      options_(options),
+      context_(context) {
+  options_.sample_tokens = std::min(options_.sample_tokens, std::max(2u, spec_.max_context));
+}
+
+StatusOr<std::shared_ptr<const tokenizer::Tokenizer>> CalibrationData::LoadTokenizer() const {
+  if (tokenizer_ == nullptr) {
+    QINFER_ASSIGN_OR_RETURN(tokenizer_, SourceTokenizer(*checkpoint_, context_.memory));
+  }
+  return tokenizer_;
+}
+
+Status CalibrationData::AddText(std::string_view text) {
+  if (running_) return BusyError("a run of this calibration is in progress");
+  QINFER_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer());
+  if (tokenizer == nullptr) {
+    return MisuseError(StrCat(checkpoint_->name(),
+                              " has no tokenizer: calibrate it with token ids instead of text"));
+  }
+  std::pmr::vector<int32_t> ids(context_.memory);
+  tokenizer::EncodeOptions encode;
+  encode.add_special = false;
+  QINFER_RETURN_IF_ERROR(tokenizer->Encode(text, encode, &ids));
+  Cut(ids, tokenizer->adds_bos() ? tokenizer->bos_id() : -1);
+  ++origin_.texts;
+  origin_.text_bytes += text.size();
+  return OkStatus();
+}
+
+Status CalibrationData::AddTokens(absl::Span<const int32_t> tokens) {
+  if (running_) return BusyError("a run of this calibration is in progress");
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= spec_.vocab_size) {
+      return MisuseError(StrCat("token ", i, " of the calibration is ", tokens[i],
+                                "; the vocabulary has ", spec_.vocab_size, " tokens"));
+    }
+  }
+  Cut(tokens, -1);
+  ++origin_.token_lists;
+  return OkStatus();
+}
+
+// Whole windows of a long stream; a short stream is one sample. With a BOS it takes the place of a
+// window's first token (as the evaluation does), or stands before a short stream.
+void CalibrationData::Cut(absl::Span<const int32_t> tokens, int32_t bos) {
+  const size_t window = options_.sample_tokens;
+  if (tokens.size() < window) {
+    Sample sample;
+    if (bos >= 0) sample.tokens.push_back(bos);
+    sample.tokens.insert(sample.tokens.end(), tokens.begin(), tokens.end());
+    if (sample.tokens.size() > 1) waiting_.push_back(std::move(sample));
+    return;
+  }
+  for (size_t begin = 0; begin + window <= tokens.size(); begin += window) {
+    Sample sample;
+    sample.tokens.assign(tokens.begin() + begin, tokens.begin() + begin + window);
+    if (bos >= 0) sample.tokens[0] = bos;
+    waiting_.push_back(std::move(sample));
+  }
+}
+
+Status CalibrationData::UseSelfGenerated() {
+  if (running_) return BusyError("a run of this calibration is in progress");
+  want_self_generated_ = true;
+  return OkStatus();
+}
+
+void CalibrationData::AddGenerated(std::vector<Sample> samples, std::vector<Sample> held_out) {
+  for (Sample& sample : samples) waiting_.push_back(std::move(sample));
+  for (Sample& sample : held_out) {
+    if (held_out_.size() < kHeldOut) held_out_.push_back(std::move(sample));
+  }
+  want_self_generated_ = false;
+}
+
+std::vector<Sample> CalibrationData::TakeSamples() {
+  std::vector<Sample> all = std::move(waiting_);
+  waiting_.clear();
+  // A seeded shuffle; the first `samples` are run, some of the rest are held out. Where there are
+  // too few, an eighth is held out.
+  std::vector<size_t> order(all.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  for (size_t i = order.size(); i > 1; --i) {
+    const uint64_t pick = RandomAt(options_.seed, /*stream=*/1, i) % i;
+    std::swap(order[i - 1], order[pick]);
+  }
+  const size_t wanted = held_out_.size() < kHeldOut ? kHeldOut - held_out_.size() : 0;
+  size_t held =
+      std::min<size_t>(wanted, all.size() > options_.samples
+                                   ? std::max<size_t>(all.size() - options_.samples, all.size() / 8)
+                                   : all.size() / 8);
+  const size_t run = std::min<size_t>(options_.samples, all.size() - held);
+  std::vector<size_t> chosen(order.begin(), order.begin() + static_cast<ptrdiff_t>(run));
+  std::vector<size_t> kept(order.begin() + static_cast<ptrdiff_t>(run),
+                           order.begin() + static_cast<ptrdiff_t>(run + held));
+  // In the order of the text, so that reading them is pleasant and stable.
+  std::sort(chosen.begin(), chosen.end());
+  std::sort(kept.begin(), kept.end());
+  for (size_t i : kept) held_out_.push_back(std::move(all[i]));
+  std::vector<Sample> samples;
+  samples.reserve(chosen.size());
+  for (size_t i : chosen) samples.push_back(std::move(all[i]));
+  return samples;
+}
+
+void CalibrationData::RestoreFeed(Feed feed) {
+  waiting_ = std::move(feed.waiting);
+  held_out_ = std::move(feed.held_out);
+  want_self_generated_ = feed.want_self_generated;
+}
+
+StatusOr<StatsTable> CalibrationData::NewStats() const {
+  StatsTable table;
+  std::pair<uint32_t, model::LinearRole> last{UINT32_MAX, model::LinearRole::kUp};
+  const auto add = [&](uint32_t layer, model::LinearRole role, uint32_t cols) -> Status {
+    if (last == std::pair{layer, role}) return OkStatus();
+    last = {layer, role};
+    table.emplace_back(layer, role, cols, context_.memory);
+    QINFER_ASSIGN_OR_RETURN(
+        table.back().observer,
+        CreateObserver(options_.activations, {options_.ema_alpha}, context_.memory));
+    return OkStatus();
+  };
+  for (const model::LinearUse& use : model::LinearUses(spec_)) {
+    if (use.role == model::LinearRole::kHead) continue;
+    QINFER_RETURN_IF_ERROR(add(use.layer, InputOf(use.role), use.cols));
+  }
+  QINFER_RETURN_IF_ERROR(add(UINT32_MAX, model::LinearRole::kHead, spec_.hidden_size));
+  return table;
+}
+
+const InputStats* CalibrationData::Find(uint32_t layer, model::LinearRole role) const {
+  const model::LinearRole input = InputOf(role);
+  for (const InputStats& stats : stats_) {
+    if (stats.layer == layer && stats.role == input) return &stats;
+  }
+  return nullptr;
+}
+
+Range CalibrationData::InputRange(const InputStats& stats) const {
+  RangeOptions range;
+  range.method = options_.range;
+  range.percentile = options_.percentile;
+  return stats.observer->range(range);
+}
+
+Status CalibrationData::Commit(StatsTable stats, uint64_t samples, uint64_t tokens,
+                               bool self_generated) {
+  if (stats_.empty()) {
+    stats_ = std::move(stats);
+  } else {
+    for (size_t i = 0; i < stats_.size(); ++i) {
+      QINFER_RETURN_IF_ERROR(stats_[i].observer->Merge(*stats[i].observer));
+      stats_[i].moments.Merge(stats[i].moments);
+    }
+  }
+  origin_.samples += samples;
+  origin_.tokens += tokens;
+  origin_.self_generated = origin_.self_generated || self_generated;
+  return OkStatus();
+}
+
+Status CalibrationData::Merge(const Calibration& other) {
+  const CalibrationData& that = other.data();
+  if (running_ || that.running_) return BusyError("a run of this calibration is in progress");
+  if (&that == this) return MisuseError("a calibration cannot be merged with itself");
+  if (that.key_.shape != key_.shape || that.key_.weights != key_.weights) {
+    return MisuseError(StrCat("calibrations of different models do not merge: ", key_.architecture,
+                              " with ", key_.layers, " layers here, ", that.key_.architecture,
+                              " with ", that.key_.layers, " layers there",
+                              that.key_.shape == key_.shape ? " (same shape, other weights)" : ""));
+  }
+  if (that.options_.activations != options_.activations) {
+    return MisuseError(StrCat("calibrations with different observers do not merge: ",
+                              std::string(ObserverName(options_.activations)), " here, ",
+                              std::string(ObserverName(that.options_.activations)), " there"));
+  }
+  if (that.stats_.empty()) return OkStatus();
+  if (stats_.empty()) {
+    QINFER_ASSIGN_OR_RETURN(stats_, NewStats());
+  }
+  for (size_t i = 0; i < stats_.size(); ++i) {
+    QINFER_RETURN_IF_ERROR(stats_[i].observer->Merge(*that.stats_[i].observer));
+    stats_[i].moments.Merge(that.stats_[i].moments);
+  }
+  for (const Sample& sample : that.held_out_) {
+    if (held_out_.size() < kHeldOut) held_out_.push_back(sample);
+  }
+  origin_.texts += that.origin_.texts;
+  origin_.text_bytes += that.origin_.text_bytes;
+  origin_.token_lists += that.origin_.token_lists;
+  origin_.samples += that.origin_.samples;
+  origin_.tokens += that.origin_.tokens;
+  origin_.self_generated = origin_.self_generated || that.origin_.self_generated;
+  return OkStatus();
+}
+
+observe::Report CalibrationData::Describe() const {
+  observe::Report report;
+  report["source"] = origin_.self_generated
+                         ? (origin_.texts + origin_.token_lists > 0 ? "texts and self-generated"
+                                                                    : "self-generated")
+                         : (origin_.texts > 0 ? "text" : "tokens");
+  report["self_generated"] = origin_.self_generated;
+  report["samples"] = origin_.samples;
+  report["tokens"] = origin_.tokens;
+  report["held_out_samples"] = static_cast<uint64_t>(held_out_.size());
+  report["sample_tokens"] = options_.sample_tokens;
+  report["seed"] = static_cast<int64_t>(options_.seed);
+  report["activations"] = ObserverName(options_.activations);
+  report["weights"] = ObserverName(options_.weights);
+  report["range"] = RangeMethodName(options_.range);
+  return report;
+}
+
+}  // namespace qinfer::quant

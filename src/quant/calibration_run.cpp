@@ -1,0 +1,271 @@
+// Running a calibration: samples go through the model one layer at a time, and a tap on every
+// linear input feeds moments and observers. Holds one layer and the hidden states of as many
+// samples as the memory limit allows; more samples mean further passes over the layers, with the
+// same result to the bit, since every statistic takes its samples in the same order.
+#include <algorithm>
+
+#include "quant/calibration_data.h"
+#include "quant/hidden_states.h"
+#include "quant/self_generate.h"
+
+namespace qinfer::quant {
+namespace {
+
+class CalibrationRun final : public Work {
+ public:
+  CalibrationRun(std::shared_ptr<CalibrationData> data, bool self_generate)
+      : data_(std::move(data)), before_(data_->SaveFeed()), self_generate_(self_generate) {}
+  // A run that did not finish leaves the calibration as it was.
+  ~CalibrationRun() override {
+    if (!committed_) data_->RestoreFeed(std::move(before_));
+    data_->set_running(false);
+  }
+
+  StatusOr<bool> Step(const Deadline& deadline) override {
+    do {
+      StatusOr<bool> done = StepOnce(deadline);
+      if (!done.ok() || *done) return done;
+    } while (!deadline.Expired());
+    if (deadline.Cancelled()) return CancelledError();
+    return false;
+  }
+
+ private:
+  enum class Phase : uint8_t { kGenerate, kChoose, kEmbed, kLoad, kLayer, kHead, kDone };
+
+  StatusOr<bool> StepOnce(const Deadline& deadline) {
+    if (deadline.Cancelled()) return CancelledError();
+    switch (phase_) {
+      case Phase::kGenerate:
+        QINFER_RETURN_IF_ERROR(Generate(deadline));
+        return false;
+      case Phase::kChoose:
+        QINFER_RETURN_IF_ERROR(Choose());
+        return false;
+      case Phase::kEmbed:
+        QINFER_RETURN_IF_ERROR(EmbedOne());
+        return false;
+      case Phase::kLoad:
+        QINFER_RETURN_IF_ERROR(LoadLayer());
+        return false;
+      case Phase::kLayer:
+        QINFER_RETURN_IF_ERROR(RunOne());
+        return false;
+      case Phase::kHead:
+        QINFER_RETURN_IF_ERROR(HeadOne());
+        return false;
+      case Phase::kDone:
+        QINFER_RETURN_IF_ERROR(
+            data_->Commit(std::move(stats_), samples_.size(), tokens_, self_generate_));
+        committed_ = true;
+        return true;
+    }
+    return InternalError("calibration is in no phase");
+  }
+
+  Status Generate(const Deadline& deadline) {
+    if (!self_generate_) {
+      phase_ = Phase::kChoose;
+      return OkStatus();
+    }
+    if (generation_ == nullptr) {
+      progress_.phase = "write samples";
+      SelfGenerateOptions options;
+      options.samples = data_->options().samples + CalibrationData::kHeldOut;
+      options.sample_tokens = data_->options().sample_tokens;
+      options.seed = data_->options().seed;
+      QINFER_ASSIGN_OR_RETURN(
+          generation_, SelfGenerateWork::Create(data_->checkpoint(), options, data_->context()));
+    }
+    QINFER_ASSIGN_OR_RETURN(const bool done, generation_->Step(deadline));
+    progress_.total = generation_->progress().total.load();
+    progress_.done = generation_->progress().done.load();
+    if (!done) return OkStatus();
+    data_->AddGenerated(generation_->TakeSamples(), {});
+    generation_.reset();
+    phase_ = Phase::kChoose;
+    return OkStatus();
+  }
+
+  Status Choose() {
+    samples_ = data_->TakeSamples();
+    if (samples_.empty()) {
+      return MisuseError(
+          "the calibration has nothing to run: give it text or token ids of at least two tokens, "
+          "or "
+          "let the model write samples itself");
+    }
+    uint32_t longest = 0;
+    for (const Sample& sample : samples_) {
+      tokens_ += sample.tokens.size();
+      longest = std::max(longest, static_cast<uint32_t>(sample.tokens.size()));
+    }
+    QINFER_ASSIGN_OR_RETURN(stats_, data_->NewStats());
+    exec::ForwardOptions options;
+    options.max_batch_tokens = longest;
+    options.max_position = longest;
+    options.activations = exec::Activations::kFloat;
+    QINFER_ASSIGN_OR_RETURN(
+        forward_, exec::Forward::CreateForLayers(data_->spec(), data_->context(), options));
+    layers_ = static_cast<uint32_t>(data_->spec().layers.size());
+    progress_.phase = "calibrate";
+    progress_.done = 0;
+    progress_.total = samples_.size() * (layers_ + 1);
+    QINFER_ASSIGN_OR_RETURN(chunk_limit_, HiddenBudgetBytes());
+    return NextChunk();
+  }
+
+  // What is left of the limit once a layer is loaded; without a limit a moderate amount, since more
+  // would only save loads.
+  StatusOr<uint64_t> HiddenBudgetBytes() {
+    constexpr uint64_t kComfortable = 256ull << 20;
+    if (data_->hidden_budget() != 0) return data_->hidden_budget();
+    const Memory& memory = *data_->context().memory;
+    if (memory.limit_bytes() == 0) return kComfortable;
+    const uint64_t used = memory.used_bytes() + memory.mapped_bytes();
+    QINFER_ASSIGN_OR_RETURN(
+        const uint64_t layer,
+        LargestLayerBytes(data_->spec(), *data_->checkpoint(), data_->context()));
+    const uint64_t free = memory.limit_bytes() > used ? memory.limit_bytes() - used : 0;
+    const uint64_t reserve = layer + layer / 16 + (1u << 20);
+    return std::min(kComfortable, free > reserve ? free - reserve : 0);
+  }
+
+  // The next samples whose hidden states fit; at least one.
+  Status NextChunk() {
+    hidden_ = Buffer();
+    chunk_begin_ = chunk_end_;
+    if (chunk_begin_ == samples_.size()) {
+      phase_ = Phase::kDone;
+      forward_.reset();
+      return OkStatus();
+    }
+    const uint64_t row_bytes = uint64_t{data_->spec().hidden_size} * sizeof(float);
+    uint64_t bytes = 0;
+    while (chunk_end_ < samples_.size()) {
+      const uint64_t more = samples_[chunk_end_].tokens.size() * row_bytes;
+      if (chunk_end_ > chunk_begin_ && bytes + more > chunk_limit_) break;
+      bytes += more;
+      ++chunk_end_;
+    }
+    StatusOr<Buffer> hidden =
+        Buffer::Create(data_->context().memory, bytes, "hidden states of calibration samples");
+    if (!hidden.ok()) return hidden.status();
+    hidden_ = std::move(hidden).value();
+    Rewind();
+    phase_ = Phase::kEmbed;
+    layer_ = 0;
+    return OkStatus();
+  }
+
+  void Rewind() {
+    at_ = chunk_begin_;
+    row_ = 0;
+  }
+  bool Advance() {
+    row_ += samples_[at_].tokens.size();
+    ++at_;
+    if (at_ < chunk_end_) return false;
+    Rewind();
+    return true;
+  }
+  float* HiddenOfCurrent() { return hidden_.as<float>() + row_ * data_->spec().hidden_size; }
+
+  Status EmbedOne() {
+    QINFER_RETURN_IF_ERROR(EmbedFromSource(*data_->checkpoint(), data_->spec(),
+                                           samples_[at_].tokens, data_->context(),
+                                           HiddenOfCurrent()));
+    if (Advance()) phase_ = Phase::kLoad;
+    return OkStatus();
+  }
+
+  Status LoadLayer() {
+    store_.reset();
+    QINFER_ASSIGN_OR_RETURN(
+        store_, exec::LoadLayer(*data_->checkpoint(), data_->spec(), layer_, data_->context()));
+    phase_ = Phase::kLayer;
+    return OkStatus();
+  }
+
+  Status RunOne() {
+    const uint32_t length = static_cast<uint32_t>(samples_[at_].tokens.size());
+    Status tapped;
+    const exec::Tap tap = [&](const exec::TapInput& input) {
+      if (tapped.ok()) tapped = Observe(input);
+    };
+    QINFER_RETURN_IF_ERROR(
+        forward_->RunLayer(store_->weights(), layer_, {&length, 1}, HiddenOfCurrent(), tap));
+    QINFER_RETURN_IF_ERROR(tapped);
+    ++progress_.done;
+    if (!Advance()) return OkStatus();
+    store_.reset();
+    phase_ = ++layer_ == layers_ ? Phase::kHead : Phase::kLoad;
+    return OkStatus();
+  }
+
+  // The head's input is the last hidden state after the final norm; the head itself is not needed.
+  Status HeadOne() {
+    const model::ModelSpec& spec = data_->spec();
+    const uint32_t length = static_cast<uint32_t>(samples_[at_].tokens.size());
+    float* hidden = HiddenOfCurrent();
+    QINFER_RETURN_IF_ERROR(
+        ApplyFinalNorm(*data_->checkpoint(), spec, data_->context(), length, hidden));
+    QINFER_RETURN_IF_ERROR(Observe({UINT32_MAX, model::LinearRole::kHead, hidden, spec.hidden_size,
+                                    length, spec.hidden_size}));
+    ++progress_.done;
+    if (Advance()) return NextChunk();
+    return OkStatus();
+  }
+
+  Status Observe(const exec::TapInput& input) {
+    const model::LinearRole role = InputOf(input.role);
+    for (InputStats& stats : stats_) {
+      if (stats.layer != input.layer || stats.role != role) continue;
+      if (stats.moments.channels() != input.cols) {
+        return InternalError("a tapped input has an unexpected width");
+      }
+      const Batch batch{input.x, input.stride, input.tokens, input.cols};
+      QINFER_RETURN_IF_ERROR(stats.observer->Observe(batch, data_->context().executor));
+      if (stats.observer->non_finite() != 0) {
+        return FormatError(StrCat(
+            data_->checkpoint()->name(), ": the input of ", std::string(model::RoleName(role)),
+            input.layer == UINT32_MAX ? std::string() : StrCat(" in layer ", input.layer),
+            " is not finite; the model's weights are damaged or overflow"));
+      }
+      stats.moments.Observe(batch, 1, data_->context().executor);
+      return OkStatus();
+    }
+    return OkStatus();
+  }
+
+  std::shared_ptr<CalibrationData> data_;
+  CalibrationData::Feed before_;
+  bool committed_ = false;
+  const bool self_generate_;
+  Phase phase_ = Phase::kGenerate;
+  std::unique_ptr<SelfGenerateWork> generation_;
+  std::vector<Sample> samples_;
+  uint64_t tokens_ = 0, chunk_limit_ = 0;
+  StatsTable stats_;
+  std::unique_ptr<exec::Forward> forward_;
+  std::unique_ptr<exec::LayerStore> store_;
+  Buffer hidden_;
+  size_t chunk_begin_ = 0, chunk_end_ = 0, at_ = 0, row_ = 0;
+  uint32_t layer_ = 0, layers_ = 0;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Work>> CalibrationData::Run() {
+  if (running_) return BusyError("a run of this calibration is in progress");
+  if (waiting_.empty() && !want_self_generated_) {
+    return MisuseError(
+        "the calibration has nothing to run: give it text or token ids of at least two tokens, or "
+        "let the model write samples itself");
+  }
+  running_ = true;
+  return std::unique_ptr<Work>(
+      std::make_unique<CalibrationRun>(shared_from_this(), want_self_generated_));
+}
+
+}  // namespace qinfer::quant

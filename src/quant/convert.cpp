@@ -1,0 +1,117 @@
+// The Work of a conversion: every tensor repacked without loss into a .qinfer file, one after
+// another.
+#include <optional>
+#include <utility>
+
+#include "quant/group_work.h"
+#include "quant/model_writer.h"
+#include "quant/quantize_report.h"
+#include "quant/tensor_stream.h"
+
+namespace qinfer::quant {
+namespace {
+
+class ConvertImpl final : public ConvertWork {
+ public:
+  ConvertImpl(std::shared_ptr<const format::Checkpoint> checkpoint, std::unique_ptr<io::Sink> sink,
+              const exec::Context& context)
+      : checkpoint_(std::move(checkpoint)), sink_(std::move(sink)), context_(context) {}
+
+  Status Begin() {
+    if (sink_ == nullptr) return MisuseError("convert needs a sink");
+    QINFER_ASSIGN_OR_RETURN(spec_, model::SpecFromCheckpoint(*checkpoint_));
+    QINFER_RETURN_IF_ERROR(model::ValidateSpec(spec_));
+    QINFER_RETURN_IF_ERROR(model::ValidateTensors(spec_, *checkpoint_));
+    QINFER_ASSIGN_OR_RETURN(resolved_, ResolveRecipe(spec_, *checkpoint_, KeepRecipe()));
+    groups_ = MakeGroups(resolved_, static_cast<uint32_t>(spec_.layers.size()));
+    progress_.phase = "convert";
+    for (const TensorPlan& plan : resolved_.tensors) progress_.total += plan.bytes;
+    return OkStatus();
+  }
+
+  StatusOr<bool> Step(const Deadline& deadline) override {
+    do {
+      if (deadline.Cancelled()) return Fail(CancelledError());
+      StatusOr<bool> done = StepOnce();
+      if (!done.ok()) return Fail(done.status());
+      if (*done) return true;
+    } while (!deadline.Expired());
+    if (deadline.Cancelled()) return Fail(CancelledError());
+    return false;
+  }
+
+  observe::Report TakeReport() override { return std::move(report_); }
+
+ private:
+  Status Fail(Status status) {
+    group_.reset();
+    writer_.reset();
+    sink_.reset();
+    return status;
+  }
+
+  StatusOr<bool> StepOnce() {
+    if (writer_ == nullptr) {
+      QINFER_ASSIGN_OR_RETURN(writer_, ModelWriter::Create(std::move(sink_), *checkpoint_,
+                                                           resolved_, {}, context_.memory));
+      shared_.checkpoint = checkpoint_;
+      shared_.spec = &spec_;
+      shared_.resolved = &resolved_;
+      shared_.recipe = &recipe_;
+      shared_.calibration_options = &options_;
+      shared_.writer = writer_.get();
+      shared_.context = context_;
+      return false;
+    }
+    if (reports_.size() == groups_.size()) {
+      ReportInputs inputs;
+      inputs.checkpoint = checkpoint_.get();
+      inputs.resolved = &resolved_;
+      inputs.groups = &reports_;
+      inputs.file_bytes = writer_->file_bytes();
+      report_ = BuildReport(inputs);
+      QINFER_RETURN_IF_ERROR(writer_->SetReport(Summary(report_).ToJson(-1)));
+      QINFER_RETURN_IF_ERROR(writer_->Finish());
+      writer_.reset();
+      return true;
+    }
+    const Group& group = groups_[reports_.size()];
+    if (group_ == nullptr) {
+      QINFER_ASSIGN_OR_RETURN(group_, GroupWork::Create(shared_, group));
+    }
+    QINFER_ASSIGN_OR_RETURN(const bool done, group_->Step());
+    if (!done) return false;
+    reports_.push_back(group_->report());
+    group_.reset();
+    for (size_t i = group.begin; i < group.end; ++i) {
+      progress_.done += resolved_.tensors[i].bytes;
+    }
+    return false;
+  }
+
+  std::shared_ptr<const format::Checkpoint> checkpoint_;
+  std::unique_ptr<io::Sink> sink_;
+  const exec::Context context_;
+  const Recipe recipe_ = KeepRecipe();
+  const CalibrationOptions options_;
+  model::ModelSpec spec_;
+  ResolvedRecipe resolved_;
+  std::vector<Group> groups_;
+  std::unique_ptr<ModelWriter> writer_;
+  GroupShared shared_;
+  std::unique_ptr<GroupWork> group_;
+  std::vector<observe::Report> reports_;
+  observe::Report report_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ConvertWork>> ConvertWork::Create(
+    std::shared_ptr<const format::Checkpoint> checkpoint, std::unique_ptr<io::Sink> sink,
+    const exec::Context& context) {
+  auto work = std::make_unique<ConvertImpl>(std::move(checkpoint), std::move(sink), context);
+  QINFER_RETURN_IF_ERROR(work->Begin());
+  return std::unique_ptr<ConvertWork>(std::move(work));
+}
+
+}  // namespace qinfer::quant

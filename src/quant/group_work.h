@@ -1,0 +1,90 @@
+// Quantizing one group of tensors (the embedding; a layer; the head and the rest): streams them
+// into the output, runs held-out samples through the group in floating point and quantized, and
+// describes what came out. One group is the unit of resuming.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quant/calibration_data.h"
+#include "quant/drift.h"
+#include "quant/model_writer.h"
+#include "quant/tensor_stream.h"
+
+namespace qinfer::quant {
+
+// What all groups share; lives in the QuantizeWork.
+struct GroupShared {
+  std::shared_ptr<const format::Checkpoint> checkpoint;
+  const model::ModelSpec* spec = nullptr;  // of the source
+  const ResolvedRecipe* resolved = nullptr;
+  const Recipe* recipe = nullptr;
+  const CalibrationOptions* calibration_options = nullptr;
+  const CalibrationData* calibration = nullptr;  // null: no statistics
+  ModelWriter* writer = nullptr;
+  Drift* drift = nullptr;  // null: nothing is evaluated
+  uint32_t head_slice_panels = 64;
+  exec::Context context;
+};
+
+struct Group {
+  uint32_t layer = UINT32_MAX;  // of a layer group
+  bool embedding = false, head = false;
+  size_t begin = 0, end = 0;  // range of ResolvedRecipe::tensors
+};
+// Embedding, layers in order, then the head with everything else.
+std::vector<Group> MakeGroups(const ResolvedRecipe& resolved, uint32_t layers);
+
+// The reference's slices of the head: the source's own format, exactly.
+StatusOr<TensorPlan> ReferencePlan(const TensorPlan& plan, const format::Checkpoint& checkpoint);
+const TensorPlan* HeadPlan(const ResolvedRecipe& resolved);  // the embedding's where tied
+
+class GroupWork {
+ public:
+  static StatusOr<std::unique_ptr<GroupWork>> Create(const GroupShared& shared, const Group& group);
+  // One unit; true when the group is finished.
+  StatusOr<bool> Step();
+  // {"layer", "tensors": [...], "hidden": {...}, "evaluation": {...}}
+  const observe::Report& report() const { return report_; }
+
+ private:
+  enum class Phase : uint8_t { kReference, kTensors, kQuantized, kTiedHead, kDone };
+
+  GroupWork(const GroupShared& shared, const Group& group) : shared_(shared), group_(group) {}
+  StatusOr<bool> StepReference();
+  StatusOr<bool> StepTensors();
+  StatusOr<bool> StepQuantized();
+  StatusOr<bool> StepTiedHead();
+  StatusOr<TensorStream> OpenStream(size_t index);
+  Status EvaluateSlice(const TensorPlan& plan, uint32_t begin, uint32_t end,
+                       absl::Span<const uint8_t> panels);
+  void Describe(const TensorPlan& plan, const TensorStream& stream);
+  StatusOr<const InputStats*> StatsOf(const TensorPlan& plan) const;
+  Status BuildLayer();
+  StatusOr<exec::Linear> MakeLinear(const model::TensorRef& weight, const model::TensorRef& bias,
+                                    model::LinearRole role);
+  StatusOr<const float*> MakeVector(const model::TensorRef& ref, uint32_t n, bool norm);
+  void FinishDrift();
+
+  GroupShared shared_;
+  Group group_;
+  Phase phase_ = Phase::kTensors;
+  size_t tensor_ = 0, sample_ = 0;
+  std::optional<TensorStream> stream_;
+  Buffer importance_;
+  std::vector<Buffer> kept_;     // packed tensors of a layer, by index - group_.begin
+  std::vector<Buffer> vectors_;  // its norms and biases
+  std::unique_ptr<exec::LayerStore> store_;
+  exec::LayerWeights weights_;
+  bool built_ = false;
+  std::optional<TensorPlan> reference_plan_;
+  std::optional<TensorPacker> reference_, tied_;
+  Buffer reference_panels_, tied_panels_;
+  uint32_t tied_at_ = 0;
+  observe::Report report_;
+};
+
+}  // namespace qinfer::quant

@@ -1,0 +1,248 @@
+// Sums of what lives at the same time, phase by phase.
+#include "quant/memory_plan.h"
+
+#include <algorithm>
+
+#include "quant/drift.h"
+#include "quant/group_work.h"
+#include "quant/hidden_states.h"
+#include "quant/histogram.h"
+#include "quant/model_writer.h"
+#include "quant/self_generate.h"
+#include "quant/tensor_stream.h"
+
+namespace qinfer::quant {
+namespace {
+
+// Small buffers that come and go: importance, norms, rows of the embedding.
+constexpr uint64_t kSmallBuffers = 64 << 10;
+constexpr uint64_t kComfortableHidden = 256ull << 20;
+constexpr uint32_t kSlicePanels = 64, kLeastSlicePanels = Drift::kHeadBlock / kernels::kPanelRows;
+
+class Planner {
+ public:
+  Planner(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
+          const ResolvedRecipe& resolved, const QuantizeOptions& options,
+          const exec::Context& context)
+      : checkpoint_(checkpoint),
+        spec_(spec),
+        resolved_(resolved),
+        options_(options),
+        context_(context),
+        data_(options.calibration == nullptr ? nullptr : &options.calibration->data()) {}
+
+  StatusOr<WorkSizes> Plan() {
+    QINFER_ASSIGN_OR_RETURN(layer_load_, LargestLayerBytes(spec_, checkpoint_, context_));
+    const Memory& memory = *context_.memory;
+    in_use_ = memory.used_bytes() + memory.mapped_bytes();
+    uint64_t limit = options_.memory_limit_bytes;
+    if (memory.limit_bytes() != 0) {
+      const uint64_t left = memory.limit_bytes() > in_use_ ? memory.limit_bytes() - in_use_ : 0;
+      limit = limit == 0 ? left : std::min(limit, left);
+    }
+    FindSamples();
+    const uint32_t all = static_cast<uint32_t>(samples_.size());
+    WorkSizes least;
+    QINFER_ASSIGN_OR_RETURN(least, Sizes(std::min(all, 1u), kLeastSlicePanels, LongestHidden()));
+    if (limit != 0 && least.plan.work_bytes > limit) {
+      return BudgetError(StrCat(
+          "quantizing ", checkpoint_.name(), " needs at least ", least.plan.work_bytes,
+          " bytes beside the model's file (one layer, the states of one sample, and workspaces); ",
+          limit, " are allowed by ",
+          options_.memory_limit_bytes != 0 ? "memory_limit_bytes" : "host_bytes_limit",
+          options_.evaluate ? "; without evaluation it needs less" : "",
+          will_calibrate()
+              ? "; with a calibration made from a text the model need not be loaded to "
+                "write its own"
+              : ""));
+    }
+    // Fewer samples to compare, thinner slices, more passes: in this order of what they cost.
+    uint64_t hidden = std::min(AllHidden(), kComfortableHidden);
+    uint32_t slice = kSlicePanels, samples = all;
+    WorkSizes sizes;
+    for (;;) {
+      QINFER_ASSIGN_OR_RETURN(sizes, Sizes(samples, slice, hidden));
+      if (limit == 0 || sizes.plan.work_bytes <= limit) break;
+      if (hidden > LongestHidden() && sizes.plan.calibrate_bytes == sizes.plan.work_bytes) {
+        hidden = std::max(LongestHidden(), hidden / 2);
+      } else if (slice > kLeastSlicePanels && sizes.plan.head_bytes == sizes.plan.work_bytes) {
+        slice /= 2;
+      } else if (samples > 1) {
+        --samples;
+      } else if (slice > kLeastSlicePanels) {
+        slice /= 2;
+      } else if (hidden > LongestHidden()) {
+        hidden = std::max(LongestHidden(), hidden / 2);
+      } else {
+        break;
+      }
+    }
+    sizes.plan.minimum_bytes = least.plan.work_bytes;
+    return sizes;
+  }
+
+ private:
+  bool will_calibrate() const { return data_ == nullptr && options_.calibrate; }
+  bool has_statistics() const { return data_ != nullptr || options_.calibrate; }
+
+  // Lengths of the samples that will be compared.
+  void FindSamples() {
+    longest_ =
+        std::min(options_.calibration_options.sample_tokens, std::max(2u, spec_.max_context));
+    if (!options_.evaluate) return;
+    if (data_ != nullptr) {
+      for (const Sample& sample : data_->held_out()) {
+        samples_.push_back(static_cast<uint32_t>(sample.tokens.size()));
+      }
+    } else if (will_calibrate()) {
+      samples_.assign(CalibrationData::kHeldOut, longest_);
+    }
+  }
+  uint64_t RowBytes() const { return uint64_t{spec_.hidden_size} * sizeof(float); }
+  uint64_t LongestHidden() const { return longest_ * RowBytes(); }
+  uint64_t AllHidden() const {
+    return uint64_t{options_.calibration_options.samples} * LongestHidden();
+  }
+
+  uint64_t StatisticsBytes() const {
+    if (!will_calibrate()) return 0;  // a given calibration is in use already
+    uint64_t bytes = 0, inputs = 0;
+    for (const model::LinearUse& use : model::LinearUses(spec_)) {
+      if (InputOf(use.role) != use.role || use.role == model::LinearRole::kHead) continue;
+      bytes += uint64_t{use.cols} * sizeof(double);
+      ++inputs;
+    }
+    bytes += RowBytes() / sizeof(float) * sizeof(double);
+    return bytes + (inputs + 1) * ObserverBytes(options_.calibration_options.activations);
+  }
+
+  StatusOr<uint64_t> CalibrateBytes(uint64_t hidden) const {
+    if (!will_calibrate()) return uint64_t{0};
+    SelfGenerateOptions generate;
+    generate.samples = options_.calibration_options.samples;
+    generate.sample_tokens = longest_;
+    QINFER_ASSIGN_OR_RETURN(const uint64_t writing,
+                            PlanSelfGenerateBytes(checkpoint_, spec_, generate, context_));
+    exec::ForwardOptions forward;
+    forward.max_batch_tokens = forward.max_position = longest_;
+    forward.activations = exec::Activations::kFloat;
+    const uint64_t scratch = uint64_t{std::min(16u, context_.executor->concurrency())} *
+                             Histogram::kBins * sizeof(uint32_t);
+    const uint64_t running =
+        layer_load_ + hidden + scratch + exec::Forward::PlanBytes(spec_, forward, context_);
+    return std::max(writing, running);
+  }
+
+  StatusOr<WorkSizes> Sizes(uint32_t samples, uint32_t slice, uint64_t hidden) const {
+    WorkSizes sizes;
+    sizes.evaluation_samples = samples;
+    sizes.head_slice_panels = slice;
+    sizes.calibration_hidden = hidden;
+    QuantizeMemoryPlan& plan = sizes.plan;
+    uint64_t tokens = 0, scored = 0;
+    uint32_t longest = 1;
+    for (uint32_t i = 0; i < samples; ++i) {
+      tokens += samples_[i];
+      scored += samples_[i] == 0 ? 0 : samples_[i] - 1 - samples_[i] / 2;
+      longest = std::max(longest, samples_[i]);
+    }
+    const bool evaluate = samples > 0;
+    const uint64_t drift =
+        evaluate ? Drift::PlanBytes(checkpoint_, spec_, tokens, longest, context_) : 0;
+    const uint64_t always = StatisticsBytes() + kSmallBuffers;
+    // The compiled tokenizer is built from a loaded one and grows in steps.
+    plan.document_bytes = always + 6 * EstimateDocumentBytes(checkpoint_);
+    QINFER_ASSIGN_OR_RETURN(plan.calibrate_bytes, CalibrateBytes(hidden));
+    if (plan.calibrate_bytes != 0) plan.calibrate_bytes += always;
+    for (const Group& group : MakeGroups(resolved_, static_cast<uint32_t>(spec_.layers.size()))) {
+      QINFER_ASSIGN_OR_RETURN(const uint64_t bytes, GroupBytes(group, evaluate, slice));
+      if (group.layer != UINT32_MAX) {
+        plan.layer_bytes = std::max({plan.layer_bytes, always + drift + bytes,
+                                     evaluate ? always + drift + layer_load_ : 0});
+      } else {
+        uint64_t head = always + drift + bytes;
+        if (group.head && evaluate) {
+          QINFER_ASSIGN_OR_RETURN(const uint64_t slices, SliceBytes(scored, slice));
+          head += slices;
+        }
+        plan.head_bytes = std::max(plan.head_bytes, head);
+      }
+    }
+    plan.work_bytes =
+        std::max({plan.document_bytes, plan.calibrate_bytes, plan.layer_bytes, plan.head_bytes});
+    plan.in_use_bytes = in_use_;
+    plan.total_bytes = in_use_ + plan.work_bytes;
+    return sizes;
+  }
+
+  // The streams of a group, one at a time, over what a layer keeps.
+  StatusOr<uint64_t> GroupBytes(const Group& group, bool evaluate, uint32_t slice) const {
+    uint64_t kept = 0, largest = 0;
+    for (size_t i = group.begin; i < group.end; ++i) {
+      const TensorPlan& plan = resolved_.tensors[i];
+      const bool keep = evaluate && plan.packed() && plan.use == TensorUse::kLinear;
+      const bool sliced = evaluate && plan.packed() && plan.use == TensorUse::kHead;
+      QINFER_ASSIGN_OR_RETURN(
+          const uint64_t stream,
+          TensorStream::PlanBytes(checkpoint_, plan, keep, sliced ? slice : 0, context_));
+      if (keep) kept += plan.bytes;
+      largest = std::max(largest, kept + stream);
+    }
+    return largest;
+  }
+
+  // Beside the stream of an untied head: the reference's slices, and what scores them. A tied one
+  // is packed again.
+  StatusOr<uint64_t> SliceBytes(uint64_t scored, uint32_t slice) const {
+    const TensorPlan* head = HeadPlan(resolved_);
+    if (head == nullptr) return uint64_t{0};
+    QINFER_ASSIGN_OR_RETURN(const TensorPlan reference, ReferencePlan(*head, checkpoint_));
+    QINFER_ASSIGN_OR_RETURN(uint64_t bytes,
+                            TensorPacker::PlanBytes(checkpoint_, reference, context_));
+    const uint64_t panels =
+        std::min<uint64_t>(slice, (head->rows + kernels::kPanelRows - 1) / kernels::kPanelRows);
+    bytes += panels * reference.panel_bytes;
+    bytes += Drift::HeadBytes(scored, std::min<uint64_t>(panels * kernels::kPanelRows, head->rows),
+                              spec_.hidden_size, context_);
+    if (head->use == TensorUse::kEmbedding) {
+      QINFER_ASSIGN_OR_RETURN(const uint64_t packer,
+                              TensorPacker::PlanBytes(checkpoint_, *head, context_));
+      bytes += packer + panels * head->panel_bytes;
+    }
+    return bytes;
+  }
+
+  const format::Checkpoint& checkpoint_;
+  const model::ModelSpec& spec_;
+  const ResolvedRecipe& resolved_;
+  const QuantizeOptions& options_;
+  const exec::Context& context_;
+  const CalibrationData* data_;
+  std::vector<uint32_t> samples_;
+  uint32_t longest_ = 2;
+  uint64_t layer_load_ = 0, in_use_ = 0;
+};
+
+}  // namespace
+
+StatusOr<WorkSizes> PlanWork(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
+                             const ResolvedRecipe& resolved, const QuantizeOptions& options,
+                             const exec::Context& context) {
+  return Planner(checkpoint, spec, resolved, options, context).Plan();
+}
+
+StatusOr<QuantizeMemoryPlan> PlanQuantizeMemory(const format::Checkpoint& checkpoint,
+                                                const QuantizeOptions& options,
+                                                const exec::Context& context) {
+  QINFER_RETURN_IF_ERROR(ValidateCalibrationOptions(options.calibration_options));
+  QINFER_ASSIGN_OR_RETURN(const model::ModelSpec spec, model::SpecFromCheckpoint(checkpoint));
+  QINFER_RETURN_IF_ERROR(model::ValidateSpec(spec));
+  QINFER_RETURN_IF_ERROR(model::ValidateTensors(spec, checkpoint));
+  QINFER_ASSIGN_OR_RETURN(const ResolvedRecipe resolved,
+                          ResolveRecipe(spec, checkpoint, options.recipe));
+  QINFER_ASSIGN_OR_RETURN(const WorkSizes sizes,
+                          PlanWork(checkpoint, spec, resolved, options, context));
+  return sizes.plan;
+}
+
+}  // namespace qinfer::quant

@@ -1,0 +1,25 @@
+// How much memory a quantization takes, computed from headers by the same functions that later
+// allocate; and how large its pieces may be under a limit.
+#pragma once
+
+#include <cstdint>
+
+#include "quant/calibration_data.h"
+#include "quant/quantize.h"
+#include "quant/recipe.h"
+
+namespace qinfer::quant {
+
+struct WorkSizes {
+  QuantizeMemoryPlan plan;
+  uint32_t evaluation_samples = 0;  // of those held out
+  uint32_t head_slice_panels = 0;
+  uint64_t calibration_hidden = 0;  // bytes of hidden states per pass of a calibration
+};
+
+// BudgetError with the least that would do where the limit is too low.
+StatusOr<WorkSizes> PlanWork(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
+                             const ResolvedRecipe& resolved, const QuantizeOptions& options,
+                             const exec::Context& context);
+
+}  // namespace qinfer::quant

@@ -1,0 +1,191 @@
+// Declaring tensors and documents, and where they will lie.
+#include "quant/model_writer.h"
+
+#include "core/checked.h"
+#include "format/gguf.h"
+#include "quant/source_rows.h"
+#include "quant/source_tokenizer.h"
+
+namespace qinfer::quant {
+namespace {
+
+// Room in the header for what is only known at the end: the summary repeats the recipe, and quotes
+// are escaped once more in the header.
+uint64_t SpareBytes(const ResolvedRecipe& resolved, std::string_view recipe_json) {
+  constexpr uint64_t kReport = 16 << 10, kRange = 256;
+  uint64_t bytes = kReport + 4 * recipe_json.size();
+  for (const TensorPlan& plan : resolved.tensors) bytes += kRange + 4 * plan.name.size();
+  return bytes;
+}
+
+std::pmr::vector<uint8_t> Copy(std::string_view text, Memory* memory) {
+  return std::pmr::vector<uint8_t>(text.begin(), text.end(), memory);
+}
+
+void AddText(std::string_view name, std::string_view text, Memory* memory,
+             std::vector<SideDocument>* documents) {
+  if (!text.empty()) documents->push_back({std::string(name), Copy(text, memory)});
+}
+
+Status CollectFromGguf(const format::Gguf& gguf, Memory* memory,
+                       std::vector<SideDocument>* documents) {
+  const format::GgufValue* value = gguf.Find("tokenizer.chat_template");
+  if (value != nullptr) {
+    StatusOr<std::string_view> text = value->AsString();
+    if (text.ok()) AddText(format::kSideChatTemplate, *text, memory, documents);
+  }
+  constexpr std::string_view kPrefixes[] = {"tokenizer.", "general."};
+  SideDocument metadata{std::string(format::kSideGgufMetadata), std::pmr::vector<uint8_t>(memory)};
+  QINFER_RETURN_IF_ERROR(format::WriteGgufMetadata(gguf, kPrefixes, &metadata.bytes));
+  documents->push_back(std::move(metadata));
+  return OkStatus();
+}
+
+Status CollectFromQinfer(const format::QinferFile& file, Memory* memory,
+                         std::vector<SideDocument>* documents) {
+  for (const format::QinferTensor& tensor : file.side_tensors()) {
+    SideDocument document{std::string(tensor.name),
+                          std::pmr::vector<uint8_t>(tensor.bytes, memory)};
+    QINFER_RETURN_IF_ERROR(file.Read(tensor, 0, absl::MakeSpan(document.bytes)));
+    documents->push_back(std::move(document));
+  }
+  return OkStatus();
+}
+
+// The text of a plain tensor's format: its element type, in small letters.
+std::string RawFormat(DType type) {
+  std::string name;
+  for (char c : Info(type).name) {
+    name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return name;
+}
+
+format::QinferWriter::Declaration Declare(const TensorPlan& plan) {
+  format::QinferWriter::Declaration declaration;
+  declaration.name = plan.name;
+  declaration.bytes = plan.bytes;
+  if (plan.packed()) {
+    declaration.format = weights::Name(plan.format);
+    declaration.shape = {plan.rows, plan.cols};
+  } else {
+    declaration.format = RawFormat(plan.raw_type);
+    for (uint32_t d = 0; d < plan.source->rank; ++d) {
+      declaration.shape.push_back(plan.source->shape[d]);
+    }
+    if (declaration.shape.empty()) declaration.shape.push_back(1);
+  }
+  if (plan.source->name != std::string_view(plan.name)) {
+    declaration.source_name = std::string(plan.source->name);
+  }
+  declaration.source_dtype = std::string(plan.source->dtype_name);
+  declaration.import = std::string(ImportWord(plan));
+  return declaration;
+}
+
+}  // namespace
+
+std::string_view ImportWord(const TensorPlan& plan) {
+  return plan.action == TensorAction::kPack ? "measured" : "exact";
+}
+
+uint64_t EstimateDocumentBytes(const format::Checkpoint& checkpoint) {
+  const format::SideFiles& files = checkpoint.side_files();
+  uint64_t bytes = files.tokenizer_json.size() + files.tokenizer_config_json.size() +
+                   files.generation_config_json.size() + files.chat_template_jinja.size();
+  if (checkpoint.gguf() != nullptr) {
+    for (std::string_view key : checkpoint.gguf()->keys()) {
+      bytes += checkpoint.gguf()->Record(key).size();
+    }
+  }
+  if (checkpoint.qinfer() != nullptr) {
+    for (const format::QinferTensor& tensor : checkpoint.qinfer()->side_tensors()) {
+      bytes += tensor.bytes;
+    }
+  }
+  return bytes;
+}
+
+StatusOr<std::vector<SideDocument>> CollectDocuments(const format::Checkpoint& checkpoint,
+                                                     Memory* memory) {
+  std::vector<SideDocument> documents;
+  if (checkpoint.qinfer() != nullptr) {
+    QINFER_RETURN_IF_ERROR(CollectFromQinfer(*checkpoint.qinfer(), memory, &documents));
+    return documents;
+  }
+  if (checkpoint.gguf() != nullptr) {
+    QINFER_RETURN_IF_ERROR(CollectFromGguf(*checkpoint.gguf(), memory, &documents));
+  } else {
+    const format::SideFiles& files = checkpoint.side_files();
+    AddText(format::kSideTokenizerJson, files.tokenizer_json, memory, &documents);
+    AddText(format::kSideTokenizerConfig, files.tokenizer_config_json, memory, &documents);
+    AddText(format::kSideChatTemplate, files.chat_template_jinja, memory, &documents);
+    AddText(format::kSideGenerationConfig, files.generation_config_json, memory, &documents);
+  }
+  QINFER_ASSIGN_OR_RETURN(const auto tokenizer, SourceTokenizer(checkpoint, memory));
+  if (tokenizer != nullptr) {
+    SideDocument compiled{std::string(format::kSideTokenizerCompiled),
+                          std::pmr::vector<uint8_t>(memory)};
+    QINFER_RETURN_IF_ERROR(tokenizer->Compile(&compiled.bytes));
+    documents.push_back(std::move(compiled));
+  }
+  return documents;
+}
+
+StatusOr<std::unique_ptr<ModelWriter>> ModelWriter::Create(std::unique_ptr<io::Sink> sink,
+                                                           const format::Checkpoint& checkpoint,
+                                                           const ResolvedRecipe& resolved,
+                                                           std::string_view recipe_json,
+                                                           Memory* memory) {
+  auto writer = std::make_unique<ModelWriter>();
+  QINFER_ASSIGN_OR_RETURN(writer->writer_, format::QinferWriter::Create(std::move(sink)));
+  format::QinferWriter& out = *writer->writer_;
+  QINFER_RETURN_IF_ERROR(out.SetMetadata(format::kMetaSpec, model::SpecToJson(resolved.spec)));
+  std::string_view config = checkpoint.side_files().config_json;
+  if (checkpoint.qinfer() != nullptr) config = checkpoint.qinfer()->Metadata(format::kMetaConfig);
+  if (!config.empty()) {
+    QINFER_RETURN_IF_ERROR(out.SetMetadata(format::kMetaConfig, config));
+  }
+  if (!recipe_json.empty()) {
+    QINFER_RETURN_IF_ERROR(out.SetMetadata(format::kMetaRecipe, recipe_json));
+  }
+  uint64_t all = 0;
+  std::vector<uint64_t> before;
+  for (const TensorPlan& plan : resolved.tensors) {
+    QINFER_ASSIGN_OR_RETURN(const uint32_t number, out.DeclareTensor(Declare(plan)));
+    writer->numbers_.push_back(number);
+    before.push_back(all);
+    all += RoundUp(plan.bytes, format::kQinferAlign);
+  }
+  QINFER_ASSIGN_OR_RETURN(std::vector<SideDocument> documents,
+                          CollectDocuments(checkpoint, memory));
+  std::vector<uint32_t> document_numbers;
+  for (const SideDocument& document : documents) {
+    QINFER_ASSIGN_OR_RETURN(const uint32_t number,
+                            out.DeclareSideFile(document.name, document.bytes.size()));
+    document_numbers.push_back(number);
+    all += RoundUp<uint64_t>(document.bytes.size(), format::kQinferAlign);
+  }
+  QINFER_RETURN_IF_ERROR(out.Begin(SpareBytes(resolved, recipe_json)));
+  // Tensors lie in the order of their declarations, at the end of the file.
+  const uint64_t data_begin = out.file_bytes() - all;
+  for (uint64_t offset : before) writer->file_offsets_.push_back(data_begin + offset);
+  for (size_t i = 0; i < documents.size(); ++i) {
+    QINFER_RETURN_IF_ERROR(out.Write(document_numbers[i], 0, documents[i].bytes));
+  }
+  return writer;
+}
+
+Status ModelWriter::Write(size_t index, uint64_t offset, absl::Span<const uint8_t> bytes) {
+  return writer_->Write(numbers_[index], offset, bytes);
+}
+
+Status ModelWriter::SetReport(std::string_view json) {
+  return writer_->SetMetadata(format::kMetaReport, json);
+}
+
+Status ModelWriter::SetRanges(std::string_view json) {
+  return writer_->SetMetadata(kMetaActivationRanges, json);
+}
+
+}  // namespace qinfer::quant

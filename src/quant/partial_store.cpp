@@ -1,0 +1,265 @@
+// OUT.partial/ on a POSIX file system.
+#include "quant/partial_store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include "io/folder.h"
+#include "quant/bytes.h"
+#include "quant/fingerprint.h"
+
+namespace qinfer::quant {
+namespace {
+
+constexpr char kMagic[8] = {'Q', 'I', 'N', 'F', 'J', 'R', 'N', '1'};
+constexpr size_t kHeaderBytes = sizeof(kMagic) + sizeof(uint64_t);
+constexpr uint64_t kMaxJournalBytes = 1ull << 30;
+constexpr uint64_t kMaxFileBytes = 8ull << 30;
+constexpr const char* kData = "model.qinfer";
+constexpr const char* kJournal = "journal";
+
+Status FileError(const char* what, const std::string& path, int error) {
+  return IoError(StrCat("cannot ", what, " ", path, ": ", std::generic_category().message(error),
+                        error == ENOSPC ? " (free some space and run again)" : ""));
+}
+
+// A descriptor that closes itself.
+class File {
+ public:
+  File() = default;
+  explicit File(int fd) : fd_(fd) {}
+  File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    if (fd_ >= 0) close(fd_);
+    fd_ = std::exchange(other.fd_, -1);
+    return *this;
+  }
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+Status WriteAll(int fd, const std::string& path, uint64_t offset, absl::Span<const uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return FileError("write", path, n < 0 ? errno : ENOSPC);
+    bytes.remove_prefix(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+  return OkStatus();
+}
+
+Status ReadAll(int fd, const std::string& path, uint64_t offset, absl::Span<uint8_t> out) {
+  while (!out.empty()) {
+    const ssize_t n = pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FileError("read", path, errno);
+    if (n == 0) return IoError(StrCat(path, " ends at byte ", offset, ", before it should"));
+    out.remove_prefix(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+  return OkStatus();
+}
+
+Status SyncFolder(const std::string& folder) {
+  const File file(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() < 0) return FileError("open", folder, errno);
+  // Some file systems do not sync folders; then there is nothing more to be had.
+  if (fsync(file.get()) != 0 && errno != EINVAL) return FileError("sync", folder, errno);
+  return OkStatus();
+}
+
+class PartialStoreImpl final : public PartialStore {
+ public:
+  explicit PartialStoreImpl(std::string output)
+      : output_(std::move(output)), folder_(output_ + ".partial") {}
+
+  ~PartialStoreImpl() override {
+    if (opened_ && !committed_ && !keep_) RemoveFolder();
+  }
+
+  Status Begin(uint64_t fingerprint, bool resume) {
+    if (mkdir(folder_.c_str(), 0777) != 0 && errno != EEXIST) {
+      return FileError("make the folder", folder_, errno);
+    }
+    const std::string journal = io::JoinPath(folder_, kJournal);
+    journal_ = File(open(journal.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (journal_.get() < 0) return FileError("open", journal, errno);
+    if (flock(journal_.get(), LOCK_EX | LOCK_NB) != 0) {
+      return BusyError(StrCat("another process is writing ", output_));
+    }
+    bool found = false;
+    if (resume) {
+      QINFER_ASSIGN_OR_RETURN(found, ReadJournal(journal, fingerprint));
+    }
+    opened_ = true;
+    const std::string data = io::JoinPath(folder_, kData);
+    data_ = File(open(data.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (found ? 0 : O_TRUNC), 0666));
+    if (data_.get() < 0) return FileError("open", data, errno);
+    if (found) return OkStatus();
+    RemoveOthers();
+    ByteWriter header;
+    header.PutBytes(kMagic, sizeof(kMagic));
+    header.Put(fingerprint);
+    if (ftruncate(journal_.get(), 0) != 0) return FileError("truncate", journal, errno);
+    QINFER_RETURN_IF_ERROR(WriteAll(journal_.get(), journal, 0, Span(header.bytes())));
+    journal_end_ = kHeaderBytes;
+    return OkStatus();
+  }
+
+  const std::vector<std::string>& groups() const override { return groups_; }
+
+  Status AppendGroup(std::string_view record) override {
+    if (fdatasync(data_.get()) != 0) return FileError("sync", folder_, errno);
+    ByteWriter out;
+    out.Put(static_cast<uint64_t>(record.size()));
+    out.Put(HashText(record));
+    out.PutBytes(record.data(), record.size());
+    QINFER_RETURN_IF_ERROR(WriteAll(journal_.get(), folder_, journal_end_, Span(out.bytes())));
+    if (fdatasync(journal_.get()) != 0) return FileError("sync", folder_, errno);
+    journal_end_ += out.bytes().size();
+    return OkStatus();
+  }
+
+  std::unique_ptr<io::Sink> OpenSink() override { return std::make_unique<StoreSink>(this); }
+
+  Status ReadBack(uint64_t offset, absl::Span<uint8_t> out) const override {
+    return ReadAll(data_.get(), io::JoinPath(folder_, kData), offset, out);
+  }
+
+  Status SaveFile(const std::string& name, absl::Span<const uint8_t> bytes) override {
+    const std::string path = io::JoinPath(folder_, name), temporary = path + ".new";
+    {
+      const File file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      if (file.get() < 0) return FileError("open", temporary, errno);
+      QINFER_RETURN_IF_ERROR(WriteAll(file.get(), temporary, 0, bytes));
+      if (fdatasync(file.get()) != 0) return FileError("sync", temporary, errno);
+    }
+    if (rename(temporary.c_str(), path.c_str()) != 0) return FileError("rename", temporary, errno);
+    return OkStatus();
+  }
+
+  StatusOr<std::string> LoadFile(const std::string& name) const override {
+    const std::string path = io::JoinPath(folder_, name);
+    QINFER_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(path));
+    if (kind == io::PathKind::kMissing) return std::string();
+    return io::ReadSmallFile(path, kMaxFileBytes);
+  }
+
+  void set_keep(bool keep) override { keep_ = keep; }
+
+ private:
+  class StoreSink final : public io::Sink {
+   public:
+    explicit StoreSink(PartialStoreImpl* store) : store_(store) {}
+    const std::string& name() const override { return store_->output_; }
+    Status WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes) override {
+      return WriteAll(store_->data_.get(), store_->output_, offset, bytes);
+    }
+    Status Commit() override { return store_->Commit(); }
+
+   private:
+    PartialStoreImpl* store_;
+  };
+
+  static absl::Span<const uint8_t> Span(std::string_view text) {
+    return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+  }
+
+  // True where the journal belongs to this run; a cut or damaged record ends it.
+  StatusOr<bool> ReadJournal(const std::string& path, uint64_t fingerprint) {
+    struct stat info;
+    if (fstat(journal_.get(), &info) != 0) return FileError("look at", path, errno);
+    const uint64_t size = static_cast<uint64_t>(info.st_size);
+    if (size < kHeaderBytes) return false;
+    if (size > kMaxJournalBytes) return FormatError(StrCat(path, " is not a journal of ours"));
+    std::string bytes(size, '\0');
+    QINFER_RETURN_IF_ERROR(
+        ReadAll(journal_.get(), path, 0, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}));
+    if (std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) {
+      return FormatError(StrCat(path, " is not a journal of ours; remove ", folder_));
+    }
+    ByteReader in(bytes, path);
+    uint64_t magic = 0, theirs = 0;
+    QINFER_RETURN_IF_ERROR(in.Get(&magic));
+    QINFER_RETURN_IF_ERROR(in.Get(&theirs));
+    if (theirs != fingerprint) {
+      keep_ = true;  // it is somebody's work
+      return MisuseError(StrCat(folder_,
+                                " holds the state of another quantization (other model, "
+                                "recipe, calibration or options): repeat that one to resume it, or "
+                                "run without resume to start anew"));
+    }
+    journal_end_ = kHeaderBytes;
+    while (in.remaining() >= 2 * sizeof(uint64_t)) {
+      uint64_t length = 0, hash = 0;
+      QINFER_RETURN_IF_ERROR(in.Get(&length));
+      QINFER_RETURN_IF_ERROR(in.Get(&hash));
+      if (length > in.remaining()) break;
+      std::string record(length, '\0');
+      QINFER_RETURN_IF_ERROR(in.GetBytes(record.data(), length));
+      if (HashText(record) != hash) break;
+      groups_.push_back(std::move(record));
+      journal_end_ = in.offset();
+    }
+    if (ftruncate(journal_.get(), static_cast<off_t>(journal_end_)) != 0) {
+      return FileError("truncate", path, errno);
+    }
+    return true;
+  }
+
+  Status Commit() {
+    const std::string data = io::JoinPath(folder_, kData);
+    if (fsync(data_.get()) != 0) return FileError("sync", data, errno);
+    if (rename(data.c_str(), output_.c_str()) != 0) return FileError("rename", data, errno);
+    QINFER_RETURN_IF_ERROR(SyncFolder(io::FolderOf(output_)));
+    committed_ = true;
+    RemoveFolder();
+    return OkStatus();
+  }
+
+  // Only files: nothing of ours makes folders inside.
+  void RemoveOthers() {
+    StatusOr<std::vector<std::string>> names = io::ListFolder(folder_, 1000);
+    if (!names.ok()) return;
+    for (const std::string& name : *names) {
+      if (name != kData && name != kJournal) unlink(io::JoinPath(folder_, name).c_str());
+    }
+  }
+  void RemoveFolder() {
+    RemoveOthers();
+    unlink(io::JoinPath(folder_, kData).c_str());
+    unlink(io::JoinPath(folder_, kJournal).c_str());
+    rmdir(folder_.c_str());
+  }
+
+  const std::string output_, folder_;
+  File journal_, data_;
+  uint64_t journal_end_ = 0;
+  std::vector<std::string> groups_;
+  bool opened_ = false, committed_ = false, keep_ = false;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<PartialStore>> PartialStore::Open(const std::string& output_path,
+                                                           uint64_t fingerprint, bool resume) {
+  auto store = std::make_unique<PartialStoreImpl>(output_path);
+  QINFER_RETURN_IF_ERROR(store->Begin(fingerprint, resume));
+  return std::unique_ptr<PartialStore>(std::move(store));
+}
+
+}  // namespace qinfer::quant

@@ -1,0 +1,392 @@
+// The Work of a quantization: calibrates where that is asked for, then streams group after group
+// into the output, remembering each finished one so that a killed run can go on, and writes the
+// report.
+#include <algorithm>
+#include <utility>
+
+#include "quant/bytes.h"
+#include "quant/calibration_data.h"
+#include "quant/drift.h"
+#include "quant/fingerprint.h"
+#include "quant/group_work.h"
+#include "quant/memory_plan.h"
+#include "quant/model_writer.h"
+#include "quant/partial_store.h"
+#include "quant/quantize_report.h"
+
+namespace qinfer::quant {
+namespace {
+
+constexpr const char* kCalibrationFile = "calibration";
+constexpr uint64_t kReplayBytes = 256 << 10;
+constexpr uint32_t kMaxReportText = 64u << 20;
+
+std::string HiddenFile(size_t group) { return StrCat("hidden-", group % 2); }
+
+class QuantizeImpl final : public QuantizeWork {
+ public:
+  QuantizeImpl(std::shared_ptr<const format::Checkpoint> checkpoint, QuantizeOptions options,
+               const exec::Context& context)
+      : checkpoint_(std::move(checkpoint)), options_(std::move(options)), context_(context) {}
+
+  // Pieces that use the store go before it.
+  ~QuantizeImpl() override {
+    group_.reset();
+    writer_.reset();
+    store_.reset();
+  }
+
+  Status Begin() {
+    if (options_.output_path.empty() == (options_.sink == nullptr)) {
+      return MisuseError("quantize needs either output_path or a sink");
+    }
+    if (options_.resume && options_.output_path.empty()) {
+      return MisuseError("resume needs output_path: a sink cannot be read back");
+    }
+    QINFER_RETURN_IF_ERROR(ValidateCalibrationOptions(options_.calibration_options));
+    QINFER_ASSIGN_OR_RETURN(spec_, model::SpecFromCheckpoint(*checkpoint_));
+    QINFER_RETURN_IF_ERROR(model::ValidateSpec(spec_));
+    QINFER_RETURN_IF_ERROR(model::ValidateTensors(spec_, *checkpoint_));
+    QINFER_ASSIGN_OR_RETURN(resolved_, ResolveRecipe(spec_, *checkpoint_, options_.recipe));
+    if (options_.calibration != nullptr) {
+      calibration_ = options_.calibration;
+      const CalibrationData& data = calibration_->data();
+      if (data.key().shape != ShapeFingerprint(spec_)) {
+        return MisuseError(
+            StrCat("the calibration is of another model than ", checkpoint_->name()));
+      }
+      if (data.stats().empty()) {
+        return MisuseError("the calibration has no statistics yet: run it first");
+      }
+      options_.calibration_options = data.options();
+    } else if (!options_.calibrate && options_.recipe.static_activations) {
+      return MisuseError("static activations need a calibration");
+    }
+    QINFER_ASSIGN_OR_RETURN(sizes_, PlanWork(*checkpoint_, spec_, resolved_, options_, context_));
+    groups_ = MakeGroups(resolved_, static_cast<uint32_t>(spec_.layers.size()));
+    recipe_json_ = RecipeReport(options_.recipe).ToJson(-1);
+    if (!options_.output_path.empty()) {
+      QINFER_ASSIGN_OR_RETURN(const uint64_t fingerprint, Fingerprint());
+      QINFER_ASSIGN_OR_RETURN(
+          store_, PartialStore::Open(options_.output_path, fingerprint, options_.resume));
+      // A killed process leaves the state in any case; an orderly end only where it was asked for.
+      store_->set_keep(options_.resume);
+    }
+    progress_.total = TotalBytes();
+    progress_.phase = "calibrate";
+    return OkStatus();
+  }
+
+  StatusOr<bool> Step(const Deadline& deadline) override {
+    do {
+      if (deadline.Cancelled()) return Fail(CancelledError());
+      StatusOr<bool> done = StepOnce(deadline);
+      if (!done.ok()) return Fail(done.status());
+      if (*done) return true;
+    } while (!deadline.Expired());
+    if (deadline.Cancelled()) return Fail(CancelledError());
+    return false;
+  }
+
+  observe::Report TakeReport() override { return std::move(report_); }
+
+ private:
+  enum class Phase : uint8_t { kCalibrate, kOpen, kReplay, kGroup, kFinish, kDone };
+
+  // Gives back everything, so that nothing of a failed run stays but what resume asked for.
+  Status Fail(Status status) {
+    group_.reset();
+    calibration_run_.reset();
+    drift_.reset();
+    writer_.reset();
+    store_.reset();
+    options_.sink.reset();
+    return status;
+  }
+
+  StatusOr<bool> StepOnce(const Deadline& deadline) {
+    switch (phase_) {
+      case Phase::kCalibrate:
+        QINFER_RETURN_IF_ERROR(Calibrate(deadline));
+        return false;
+      case Phase::kOpen:
+        QINFER_RETURN_IF_ERROR(OpenOutput());
+        return false;
+      case Phase::kReplay:
+        QINFER_RETURN_IF_ERROR(Replay());
+        return false;
+      case Phase::kGroup:
+        QINFER_RETURN_IF_ERROR(StepGroup());
+        return false;
+      case Phase::kFinish:
+        QINFER_RETURN_IF_ERROR(Finish());
+        phase_ = Phase::kDone;
+        return true;
+      case Phase::kDone:
+        return true;
+    }
+    return InternalError("a quantization is in no phase");
+  }
+
+  uint64_t TotalBytes() const {
+    uint64_t bytes = 0;
+    for (const TensorPlan& plan : resolved_.tensors) bytes += plan.bytes;
+    return bytes;
+  }
+
+  // Everything that the output depends on.
+  StatusOr<uint64_t> Fingerprint() const {
+    ByteWriter out;
+    out.PutString("qinfer quantize 1");
+    QINFER_ASSIGN_OR_RETURN(const uint64_t weights, WeightsFingerprint(*checkpoint_));
+    out.Put(weights);
+    out.PutString(model::SpecToJson(resolved_.spec));
+    out.PutString(recipe_json_);
+    const CalibrationOptions& c = options_.calibration_options;
+    out.Put(c.samples);
+    out.Put(c.sample_tokens);
+    out.Put(c.seed);
+    for (uint8_t value : {static_cast<uint8_t>(c.activations), static_cast<uint8_t>(c.weights),
+                          static_cast<uint8_t>(c.range)}) {
+      out.Put(value);
+    }
+    out.Put(c.ema_alpha);
+    out.Put(c.percentile);
+    out.Put(static_cast<uint8_t>(options_.calibrate ? 1 : 0));
+    out.Put(static_cast<uint8_t>(options_.evaluate ? 1 : 0));
+    out.Put(sizes_.evaluation_samples);
+    if (calibration_ != nullptr) out.PutString(CalibrationBytes(calibration_->data()));
+    return HashText(out.bytes());
+  }
+
+  Status Calibrate(const Deadline& deadline) {
+    if (calibration_ == nullptr && options_.calibrate) {
+      if (calibration_run_ == nullptr) {
+        QINFER_RETURN_IF_ERROR(LoadOwnCalibration());
+        if (calibration_ != nullptr) return OkStatus();
+        QINFER_ASSIGN_OR_RETURN(
+            own_calibration_,
+            Calibration::Create(checkpoint_, options_.calibration_options, context_));
+        auto& data = const_cast<CalibrationData&>(own_calibration_->data());
+        data.set_hidden_budget(sizes_.calibration_hidden);
+        QINFER_RETURN_IF_ERROR(own_calibration_->UseSelfGenerated());
+        QINFER_ASSIGN_OR_RETURN(calibration_run_, own_calibration_->Run());
+      }
+      QINFER_ASSIGN_OR_RETURN(const bool done, calibration_run_->Step(deadline));
+      progress_.phase = calibration_run_->progress().phase.load();
+      progress_.done = calibration_run_->progress().done.load();
+      progress_.total = calibration_run_->progress().total.load();
+      if (!done) return OkStatus();
+      calibration_run_.reset();
+      calibration_ = std::move(own_calibration_);
+      if (store_ != nullptr) {
+        const std::string bytes = CalibrationBytes(calibration_->data());
+        QINFER_RETURN_IF_ERROR(store_->SaveFile(
+            kCalibrationFile, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
+      }
+    }
+    phase_ = Phase::kOpen;
+    return OkStatus();
+  }
+
+  // What an interrupted run has calibrated; a damaged file means doing it again.
+  Status LoadOwnCalibration() {
+    if (store_ == nullptr || !options_.resume) return OkStatus();
+    QINFER_ASSIGN_OR_RETURN(const std::string bytes, store_->LoadFile(kCalibrationFile));
+    if (bytes.empty()) return OkStatus();
+    StatusOr<std::shared_ptr<Calibration>> loaded =
+        LoadCalibration(bytes, "saved calibration", checkpoint_, context_);
+    if (loaded.ok()) calibration_ = std::move(loaded).value();
+    return OkStatus();
+  }
+
+  const CalibrationData* data() const {
+    return calibration_ == nullptr ? nullptr : &calibration_->data();
+  }
+
+  Status OpenOutput() {
+    progress_.phase = "quantize";
+    progress_.done = 0;
+    progress_.total = TotalBytes();
+    std::unique_ptr<io::Sink> sink =
+        store_ != nullptr ? store_->OpenSink() : std::move(options_.sink);
+    QINFER_ASSIGN_OR_RETURN(writer_, ModelWriter::Create(std::move(sink), *checkpoint_, resolved_,
+                                                         recipe_json_, context_.memory));
+    if (options_.evaluate && data() != nullptr && sizes_.evaluation_samples > 0) {
+      std::vector<Sample> samples = data()->held_out();
+      samples.resize(std::min<size_t>(samples.size(), sizes_.evaluation_samples));
+      if (!samples.empty()) {
+        QINFER_ASSIGN_OR_RETURN(drift_,
+                                Drift::Create(checkpoint_, spec_, std::move(samples), context_));
+      }
+    }
+    shared_.checkpoint = checkpoint_;
+    shared_.spec = &spec_;
+    shared_.resolved = &resolved_;
+    shared_.recipe = &options_.recipe;
+    shared_.calibration_options = &options_.calibration_options;
+    shared_.calibration = data();
+    shared_.writer = writer_.get();
+    shared_.drift = drift_.get();
+    shared_.head_slice_panels = sizes_.head_slice_panels;
+    shared_.context = context_;
+    phase_ = Phase::kReplay;
+    return OkStatus();
+  }
+
+  // One finished group of an earlier run: its bytes lie in the file already and are only shown to
+  // the writer again, for the checksums.
+  Status Replay() {
+    if (store_ == nullptr || reports_.size() >= store_->groups().size()) {
+      reused_ = reports_.size();
+      if (reused_ > 0 && drift_ != nullptr && reused_ < groups_.size()) {
+        QINFER_ASSIGN_OR_RETURN(const std::string state, store_->LoadFile(HiddenFile(reused_ - 1)));
+        if (HashText(state) != last_state_hash_) {
+          return FormatError(StrCat(options_.output_path,
+                                    ".partial is damaged (saved hidden states do not fit the "
+                                    "journal): run without resume to start anew"));
+        }
+        QINFER_RETURN_IF_ERROR(drift_->SetState(state));
+      }
+      phase_ = reused_ == groups_.size() ? Phase::kFinish : Phase::kGroup;
+      return OkStatus();
+    }
+    const size_t index = reports_.size();
+    ByteReader in(store_->groups()[index], "journal");
+    uint64_t group = 0;
+    std::string text;
+    QINFER_RETURN_IF_ERROR(in.Get(&group));
+    QINFER_RETURN_IF_ERROR(in.Get(&last_state_hash_));
+    QINFER_RETURN_IF_ERROR(in.GetString(kMaxReportText, &text));
+    if (group != index || index >= groups_.size()) {
+      return FormatError(StrCat(options_.output_path, ".partial is damaged: its journal names ",
+                                "group ", group, " where ", index, " is expected"));
+    }
+    QINFER_ASSIGN_OR_RETURN(Buffer buffer,
+                            Buffer::Create(context_.memory, kReplayBytes, "finished tensors"));
+    for (size_t i = groups_[index].begin; i < groups_[index].end; ++i) {
+      const TensorPlan& plan = resolved_.tensors[i];
+      for (uint64_t at = 0; at < plan.bytes;) {
+        const absl::Span<uint8_t> piece(buffer.as<uint8_t>(),
+                                        std::min<uint64_t>(kReplayBytes, plan.bytes - at));
+        QINFER_RETURN_IF_ERROR(store_->ReadBack(writer_->FileOffset(i) + at, piece));
+        QINFER_RETURN_IF_ERROR(writer_->Write(i, at, piece));
+        at += piece.size();
+      }
+      progress_.done += plan.bytes;
+    }
+    QINFER_ASSIGN_OR_RETURN(observe::Report report, observe::Report::FromJson(text));
+    reports_.push_back(std::move(report));
+    return OkStatus();
+  }
+
+  Status StepGroup() {
+    const size_t index = reports_.size();
+    if (group_ == nullptr) {
+      progress_.phase = groups_[index].embedding ? "quantize embedding"
+                        : groups_[index].head    ? "quantize head"
+                                                 : "quantize layer";
+      QINFER_ASSIGN_OR_RETURN(group_, GroupWork::Create(shared_, groups_[index]));
+    }
+    QINFER_ASSIGN_OR_RETURN(const bool done, group_->Step());
+    if (!done) return OkStatus();
+    // By way of text in any case, so that a resumed run reads what this one has kept.
+    const std::string text = group_->report().ToJson(-1);
+    group_.reset();
+    QINFER_ASSIGN_OR_RETURN(observe::Report report, observe::Report::FromJson(text));
+    if (store_ != nullptr) {
+      uint64_t hash = 0;
+      if (drift_ != nullptr) {
+        const absl::Span<const uint8_t> state = drift_->State();
+        hash = HashBytes(state.data(), state.size());
+        QINFER_RETURN_IF_ERROR(store_->SaveFile(HiddenFile(index), state));
+      }
+      ByteWriter record;
+      record.Put(static_cast<uint64_t>(index));
+      record.Put(hash);
+      record.PutString(text);
+      QINFER_RETURN_IF_ERROR(store_->AppendGroup(record.bytes()));
+    }
+    reports_.push_back(std::move(report));
+    for (size_t i = groups_[index].begin; i < groups_[index].end; ++i) {
+      progress_.done += resolved_.tensors[i].bytes;
+    }
+    if (reports_.size() == groups_.size()) phase_ = Phase::kFinish;
+    return OkStatus();
+  }
+
+  Status Finish() {
+    progress_.phase = "write";
+    drift_.reset();
+    ReportInputs inputs;
+    inputs.checkpoint = checkpoint_.get();
+    inputs.resolved = &resolved_;
+    inputs.recipe = &options_.recipe;
+    inputs.calibration = data();
+    inputs.groups = &reports_;
+    inputs.file_bytes = writer_->file_bytes();
+    report_ = BuildReport(inputs);
+    if (drift_wanted_without_samples()) {
+      report_["evaluation_skipped"] =
+          "no held-out samples: calibrate with a text of more than one sample";
+    }
+    QINFER_RETURN_IF_ERROR(writer_->SetReport(Summary(report_).ToJson(-1)));
+    if (options_.recipe.static_activations && data() != nullptr) {
+      QINFER_RETURN_IF_ERROR(writer_->SetRanges(ActivationRanges(resolved_, *data()).ToJson(-1)));
+    }
+    QINFER_RETURN_IF_ERROR(writer_->Finish());
+    observe::Report& memory = report_["memory"];
+    memory["plan_total_bytes"] = sizes_.plan.total_bytes;
+    memory["plan_work_bytes"] = sizes_.plan.work_bytes;
+    memory["minimum_bytes"] = sizes_.plan.minimum_bytes;
+    observe::Report& resume = report_["resume"];
+    const auto layers = [&](size_t begin, size_t end) {
+      return static_cast<uint64_t>(
+          std::count_if(groups_.begin() + static_cast<ptrdiff_t>(begin),
+                        groups_.begin() + static_cast<ptrdiff_t>(end),
+                        [](const Group& group) { return group.layer != UINT32_MAX; }));
+    };
+    resume["layers_reused"] = layers(0, reused_);
+    resume["layers_done"] = layers(reused_, groups_.size());
+    writer_.reset();
+    store_.reset();
+    return OkStatus();
+  }
+
+  bool drift_wanted_without_samples() const {
+    return options_.evaluate && shared_.drift == nullptr;
+  }
+
+  std::shared_ptr<const format::Checkpoint> checkpoint_;
+  QuantizeOptions options_;
+  const exec::Context context_;
+  model::ModelSpec spec_;
+  ResolvedRecipe resolved_;
+  std::shared_ptr<Calibration> calibration_, own_calibration_;
+  std::unique_ptr<Work> calibration_run_;
+  WorkSizes sizes_;
+  std::vector<Group> groups_;
+  std::string recipe_json_;
+  std::unique_ptr<PartialStore> store_;
+  std::unique_ptr<ModelWriter> writer_;
+  std::unique_ptr<Drift> drift_;
+  GroupShared shared_;
+  std::unique_ptr<GroupWork> group_;
+  std::vector<observe::Report> reports_;
+  uint64_t last_state_hash_ = 0;
+  size_t reused_ = 0;
+  observe::Report report_;
+  Phase phase_ = Phase::kCalibrate;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<QuantizeWork>> QuantizeWork::Create(
+    std::shared_ptr<const format::Checkpoint> checkpoint, QuantizeOptions options,
+    const exec::Context& context) {
+  auto work = std::make_unique<QuantizeImpl>(std::move(checkpoint), std::move(options), context);
+  QINFER_RETURN_IF_ERROR(work->Begin());
+  return std::unique_ptr<QuantizeWork>(std::move(work));
+}
+
+}  // namespace qinfer::quant
