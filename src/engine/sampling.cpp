@@ -53,6 +53,12 @@ double BlockSum(const float* weights, size_t n) {
   return lane[0];
 }
 
+Distribution Only(uint32_t token, SamplingScratch* scratch) {
+  scratch->ids()[0] = token;
+  scratch->weights()[0] = 1.0f;
+  return {scratch->ids(), scratch->weights(), 1, token};
+}
+
 }  // namespace
 
 Status ValidateSampling(const SamplingOptions& options, uint32_t vocab_size) {
@@ -189,6 +195,9 @@ StatusOr<Distribution> Sampler::Process(absl::Span<const float> logits,
   if (bad != logits.size()) {
     return FormatError(StrCat("the logit of token ", bad, " is not finite"));
   }
+  if (options_.greedy && history_ == nullptr && options_.logit_bias.empty()) {
+    return Only(kernels_->argmax(logits.data(), logits.size()), scratch);
+  }
   float* scores = scratch->scores();
   std::copy(logits.begin(), logits.end(), scores);
   Penalise(scores);
@@ -204,11 +213,7 @@ StatusOr<Distribution> Sampler::Process(absl::Span<const float> logits,
     for (size_t i = 0; i < vocab_size_; ++i) scores[i] /= options_.temperature;
     best = kernels_->argmax(scores, vocab_size_);
   }
-  if (options_.greedy || certain()) {
-    scratch->ids()[0] = best;
-    scratch->weights()[0] = 1.0f;
-    return Distribution{scratch->ids(), scratch->weights(), 1, best};
-  }
+  if (options_.greedy || certain()) return Only(best, scratch);
   return Filter(best, scratch);
 }
 
