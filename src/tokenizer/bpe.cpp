@@ -206,15 +206,16 @@ void BpeEncoder::Push(uint32_t position) {
   if (symbol.next == kNone) return;
   const BlobMerge* merge = blob_.FindMerge(symbol.id, symbols_[symbol.next].id);
   if (merge == nullptr || merge->rank == kNone) return;
-  heap_.push_back({merge->rank, position, merge->result});
+  heap_.push_back({merge->rank, position});
 }
 
 void BpeEncoder::MergeLong(std::pmr::vector<int32_t>* ids) {
   const auto count = static_cast<uint32_t>(initial_.size());
   symbols_.resize(count);
   for (uint32_t i = 0; i < count; ++i)
-    symbols_[i] = {initial_[i], i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1, false};
+    symbols_[i] = {initial_[i], i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1};
   heap_.clear();
+  heap_.reserve(count);
   const auto later = [](const Candidate& a, const Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
   };
@@ -230,13 +231,13 @@ void BpeEncoder::MergeLong(std::pmr::vector<int32_t>* ids) {
     const Candidate top = heap_.back();
     heap_.pop_back();
     Symbol& left = symbols_[top.position];
-    if (left.merged_away || left.next == kNone) continue;
+    if (left.id == kNone || left.next == kNone) continue;
     Symbol& right = symbols_[left.next];
     const BlobMerge* merge = blob_.FindMerge(left.id, right.id);
     // Entries whose pair has changed since are stale.
-    if (merge == nullptr || merge->result != top.result) continue;
-    left.id = top.result;
-    right.merged_away = true;
+    if (merge == nullptr || merge->rank != top.rank) continue;
+    left.id = merge->result;
+    right.id = kNone;
     left.next = right.next;
     if (left.next != kNone) symbols_[left.next].previous = top.position;
     if (left.previous != kNone) push(left.previous);

@@ -33,13 +33,13 @@ class BpeEncoder {
   };
   static_assert(sizeof(CacheEntry) == 64);
 
+  // 24 bytes a character of a long word, with its place in initial_.
   struct Symbol {
-    uint32_t id;
+    uint32_t id;              // kNone once merged into its left neighbour
     uint32_t previous, next;  // kNone at the ends
-    bool merged_away;
   };
   struct Candidate {
-    uint32_t rank, position, result;
+    uint32_t rank, position;
   };
 
   void EncodeUncached(std::string_view word, std::pmr::vector<int32_t>* ids);

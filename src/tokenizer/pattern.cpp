@@ -13,7 +13,7 @@ namespace {
 
 // Enough for any pattern of a real tokenizer on megabytes of text; a pattern that goes exponential
 // ends with an error within a fraction of a second.
-constexpr uint32_t kMatchLimit = 20'000'000;
+constexpr uint32_t kMatchLimit = 5'000'000;
 constexpr uint32_t kDepthLimit = 100'000;
 constexpr uint32_t kHeapLimitKib = 32 * 1024;
 constexpr size_t kMaxPatternBytes = 1 << 16;

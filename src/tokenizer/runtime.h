@@ -18,7 +18,10 @@ class RuntimeTokenizer final : public Tokenizer {
  public:
   // Borrows `bytes`.
   static StatusOr<std::shared_ptr<const Tokenizer>> Open(absl::Span<const uint8_t> bytes,
-                                                         const std::string& name, Memory* memory);
+                                                         const std::string& name, Memory* memory) {
+    QINFER_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> made, Make(bytes, name, memory));
+    return made;
+  }
   // Compiles the spec and keeps the bytes.
   static StatusOr<std::shared_ptr<const Tokenizer>> FromSpec(const TokenizerSpec& spec,
                                                              const std::string& name,
@@ -38,6 +41,8 @@ class RuntimeTokenizer final : public Tokenizer {
 
  private:
   RuntimeTokenizer() = default;
+  static StatusOr<std::shared_ptr<RuntimeTokenizer>> Make(absl::Span<const uint8_t> bytes,
+                                                          const std::string& name, Memory* memory);
   Status DecodeIds(absl::Span<const int32_t> ids, bool skip_special,
                    std::string* out) const override;
   bool InRange(int32_t id) const { return id >= 0 && static_cast<uint32_t>(id) < vocab_size(); }

@@ -11,9 +11,9 @@
 
 namespace qinfer::tokenizer {
 
-StatusOr<std::shared_ptr<const Tokenizer>> RuntimeTokenizer::Open(absl::Span<const uint8_t> bytes,
-                                                                  const std::string& name,
-                                                                  Memory* memory) {
+StatusOr<std::shared_ptr<RuntimeTokenizer>> RuntimeTokenizer::Make(absl::Span<const uint8_t> bytes,
+                                                                   const std::string& name,
+                                                                   Memory* memory) {
   std::shared_ptr<RuntimeTokenizer> t(new RuntimeTokenizer());
   t->memory_ = memory;
   QINFER_ASSIGN_OR_RETURN(t->blob_, BlobView::Open(bytes, name));
@@ -27,7 +27,7 @@ StatusOr<std::shared_ptr<const Tokenizer>> RuntimeTokenizer::Open(absl::Span<con
   auto decoder = Decoder::Open(t->blob_.decoder(), strings, memory);
   if (!decoder.ok()) return Annotate(decoder.status(), StrCat(name, ": decoder"));
   t->decoder_ = std::move(decoder).value();
-  return std::shared_ptr<const Tokenizer>(std::move(t));
+  return t;
 }
 
 StatusOr<std::shared_ptr<const Tokenizer>> RuntimeTokenizer::FromSpec(const TokenizerSpec& spec,
@@ -36,12 +36,9 @@ StatusOr<std::shared_ptr<const Tokenizer>> RuntimeTokenizer::FromSpec(const Toke
   auto blob = WriteBlob(spec);
   if (!blob.ok()) return Annotate(blob.status(), name);
   const absl::Span<const uint8_t> bytes(blob->as<uint8_t>(), blob->size());
-  QINFER_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> opened, Open(bytes, name, memory));
-  // Only this function made the object, and it is not shared yet.
-  auto* mutable_tokenizer =
-      const_cast<RuntimeTokenizer*>(static_cast<const RuntimeTokenizer*>(opened.get()));
-  mutable_tokenizer->owned_ = std::move(blob).value();
-  return opened;
+  QINFER_ASSIGN_OR_RETURN(std::shared_ptr<RuntimeTokenizer> made, Make(bytes, name, memory));
+  made->owned_ = std::move(blob).value();
+  return std::shared_ptr<const Tokenizer>(std::move(made));
 }
 
 Status RuntimeTokenizer::Compile(std::pmr::vector<uint8_t>* out) const {
