@@ -9,8 +9,11 @@
 
 namespace qinfer::exec {
 
-inline uint32_t DefaultActivationBlock(model::LinearRole role, const weights::Format&) {
-  return role == model::LinearRole::kDown ? 32 : 128;
+// Weights with small groups are scaled every 32 inputs anyway, and blocks of 32 lose the least
+// (SmolLM2 Q4_1, mean KL from float activations: 32 0.0023, 64 0.0038, 128 0.0066). Coarser weights
+// keep their long integer sums.
+inline uint32_t DefaultActivationBlock(model::LinearRole, const weights::Format& format) {
+  return format.group_size != 0 && format.group_size <= 32 ? 32 : 64;
 }
 
 }  // namespace qinfer::exec

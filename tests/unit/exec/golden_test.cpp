@@ -38,7 +38,9 @@ TEST_P(Golden, LogitsEqualTransformers) {
   options.memory = &machine.memory;
   options.access = io::Access::kCopy;
   format::SideFiles side;
-  side.config_json = ReadText(folder + "config" + (variant.empty() ? "" : "-" + variant) + ".json");
+  if (std::string(c.weights).find(".gguf") == std::string::npos)
+    side.config_json =
+        ReadText(folder + "config" + (variant.empty() ? "" : "-" + variant) + ".json");
   auto source = io::OpenFile(folder + c.weights, io::Access::kCopy, &machine.memory);
   ASSERT_TRUE(source.ok()) << source.status().message();
   auto checkpoint = format::OpenCheckpoint(*source, side, options);
@@ -55,7 +57,7 @@ TEST_P(Golden, LogitsEqualTransformers) {
     run.chunks = chunks;
     auto logits = LogitsOf(*model, machine.context, tokens, run);
     ASSERT_TRUE(logits.ok()) << logits.status().message();
-    EXPECT_LT(MaxDifference(*logits, expected), 1e-4);
+    EXPECT_LT(MaxDifference(*logits, expected), 3e-4);
   }
 }
 
@@ -66,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden,
                                          Case{"llama-odd", "dynamic", "model.safetensors"},
                                          Case{"llama-odd", "yarn", "model.safetensors"},
                                          Case{"llama-odd", "", "model-f16.gguf"},
+                                         Case{"llama-blocks", "", "model-blocks.gguf"},
                                          Case{"mistral-window", "", "model.safetensors"},
                                          Case{"mistral-window", "full", "model.safetensors"},
                                          Case{"gemma3-small", "", "model.safetensors"}),
