@@ -24,7 +24,7 @@ enum class ScaleKind : uint8_t {
   kF32,
   kE8M0,  // a power of two: 2^(e - 127); 255 is NaN
   kSub8,  // an 8-bit scale per group (s8; with a minimum u8, and a u8 minimum), under an F16 scale
-          // (and minimum) per super group of 256 inputs
+          // (and minimum) per super group of 256 inputs; kInt4 and kInt6 only
 };
 
 // A linear layer's weight [rows = outputs][cols = inputs] as it lies in a .qinfer file

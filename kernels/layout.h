@@ -66,13 +66,13 @@ QINFER_INLINE size_t PanelBytes(const Matrix& m) {
   return CodePlane(m) + m.padded_cols() / kInputGranule * GranuleBytes(m.kind);
 }
 
-// Scratch of a matrix product. Integer: a panel's codes widened to bytes, its scales and minima
-// widened to 32 bits (for units of 16 or 32 inputs too), and per token two 32-bit values per 16
-// inputs. Float: kFloatPiece inputs of a panel as floats and 16 running totals per token.
+// Scratch of a matrix product. Integer: the codes of two panels widened to bytes, their scales and
+// minima widened to 32 bits, and per token a 32-bit value per 16 inputs. Float: kFloatPiece inputs
+// of a panel as floats and 16 running totals per token.
 constexpr uint32_t kFloatPiece = 256;
 QINFER_INLINE size_t MatmulInt8Scratch(size_t padded, size_t groups, size_t tokens) {
-  return padded * kPanelRows + 3 * groups * 64 + 2 * (padded / kSuperGroup + 1) * 64 +
-         tokens * (RoundToLine(padded / 16 * 4) * 2) + 256;
+  return 2 * (padded * kPanelRows + groups * 128 + (padded / kSuperGroup + 1) * 128) +
+         tokens * RoundToLine(padded / 16 * 4) + 256;
 }
 QINFER_INLINE size_t MatmulFloatScratch(size_t tokens) {
   return size_t{kFloatPiece} * kPanelRows * 4 + tokens * 64 + 64;

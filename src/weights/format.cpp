@@ -29,7 +29,8 @@ constexpr ScaleName kScales[] = {{ScaleKind::kF16, "f16"},
 constexpr std::string_view kKnown =
     "known: f32, f16, bf16, and int4, int6 or int8 with -g32, -g64, -g128 or -row (int6 also "
     "-g16), "
-    "-f16, -f32, -e8m0 or -sub8 (sub8: g16 or g32), and optionally -min (not with e8m0); int4, "
+    "-f16, -f32, -e8m0 or -sub8 (sub8: not int8, g16 or g32), and optionally -min (not with e8m0); "
+    "int4, "
     "int6 "
     "and int8 alone mean -g32-f16";
 
@@ -54,8 +55,9 @@ bool Valid(const Format& f) {
   switch (f.scale) {
     case ScaleKind::kF16:
     case ScaleKind::kF32:
-    case ScaleKind::kSub8:
       return true;
+    case ScaleKind::kSub8:
+      return f.kind != WeightKind::kInt8;
     case ScaleKind::kE8M0:
       return !f.has_min;
     default:

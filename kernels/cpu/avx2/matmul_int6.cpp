@@ -1,5 +1,5 @@
 // The AVX2 integer matrix product for INT6 weights.
-#include "kernels/cpu/avx2/matmul_tile.h"
+#include "kernels/cpu/avx2/matmul_run.h"
 
 namespace qinfer::kernels::avx2 {
 

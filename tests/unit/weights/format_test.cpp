@@ -48,8 +48,8 @@ TEST(Format, ShortNames) {
 TEST(Format, WrongNamesSayWhatIsKnown) {
   for (const char* name :
        {"", "int5", "int4-", "int4-g32", "int4-g33-f16", "int4-g16-f16", "int4-g32-f16-max",
-        "int4-g32-f16-min-min", "f16-g32-f16", "int8-g32-e8m0-min", "int4-g64-sub8", "table4",
-        "int4-g32-none", "INT4"}) {
+        "int4-g32-f16-min-min", "f16-g32-f16", "int8-g32-e8m0-min", "int4-g64-sub8",
+        "int8-g32-sub8", "table4", "int4-g32-none", "INT4"}) {
     const StatusOr<Format> parsed = ParseFormat(name);
     EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_NE(parsed.status().message().find("known: f32"), absl::string_view::npos) << name;

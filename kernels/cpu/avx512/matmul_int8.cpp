@@ -1,0 +1,13 @@
+// The AVX-512 integer matrix product for INT8 weights.
+#include "kernels/cpu/avx512/matmul_tile.h"
+
+namespace qinfer::kernels::avx512 {
+
+void MatmulInt8(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
+                const Activations& x, uint32_t tokens, float* out, size_t out_stride,
+                void* scratch) {
+  Matmul<WeightKind::kInt8, Bytes8>(matrix, panel_begin, panel_end, x, tokens, out, out_stride,
+                                    scratch);
+}
+
+}  // namespace qinfer::kernels::avx512

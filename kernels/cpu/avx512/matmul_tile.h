@@ -1,0 +1,361 @@
+// The integer matrix product on AVX-512 VNNI, written once for all quantized kinds: a tile is up to
+// two panels of 16 rows (a vector each) by up to four tokens, 32-bit sums of u8 x s8 products,
+// scales per group in floats. matmul_int{4,6,8}.cpp instantiate it. Internal linkage only.
+#pragma once
+
+#include "kernels/cpu/avx512/lines.h"
+
+namespace qinfer::kernels::avx512 {
+namespace {
+
+enum Mode { kSym, kMin, kSubSym, kSubMin };
+
+// A panel as the tile reads it: codes in place or widened to bytes, scales as 32-bit values
+// [group][16 scales, then with a minimum 16 minima].
+struct Panel {
+  const uint8_t* codes;
+  const float* scales;  // kSub8: int32_t
+  const float* supers;  // kSub8: [super][16 d, then with a minimum 16 dmin]
+};
+
+// What does not depend on the panel.
+struct Call {
+  const Matrix* m;
+  const Activations* x;
+  uint32_t padded, group, unit;
+  int32_t* correction;  // [tokens][units]: -zero * A (symmetric), A (kSubMin) or float(A) (kMin)
+  uint32_t units;
+};
+
+QINFER_FN Panel PreparePanel(const Matrix& m, const uint8_t* panel, float* scales, float* supers) {
+  Panel out = {panel + layout::CodePlane(m), scales, supers};
+  const uint8_t* in = panel + layout::ScalePlane(m);
+  const uint32_t n = layout::Groups(m) * (m.has_min ? 2 : 1);
+  switch (m.scale) {
+    case ScaleKind::kF32:
+      out.scales = reinterpret_cast<const float*>(in);
+      break;
+    case ScaleKind::kF16:
+      for (uint32_t i = 0; i < n; ++i) _mm512_storeu_ps(scales + i * 16, LoadHalf(in + i * 32));
+      break;
+    case ScaleKind::kE8M0:
+      for (uint32_t i = 0; i < n; ++i) _mm512_storeu_ps(scales + i * 16, E8M0(in + i * 16));
+      break;
+    default: {
+      for (uint32_t i = 0; i < n; ++i)
+        _mm512_storeu_si512(scales + i * 16,
+                            m.has_min ? WidenU8(in + i * 16) : WidenS8(in + i * 16));
+      const uint32_t super =
+          static_cast<uint32_t>(layout::CeilDiv(m.padded_cols(), 256)) * (m.has_min ? 2 : 1);
+      for (uint32_t i = 0; i < super; ++i)
+        _mm512_storeu_ps(supers + i * 16, LoadHalf(panel + i * 32));
+    }
+  }
+  return out;
+}
+
+// Adds the products of 32 inputs: low halves to acc, high halves to high.
+template <class L, int T, int P>
+QINFER_FN void Granule(const uint8_t* const* p, const int8_t* const* a, uint32_t k,
+                       __m512i (&acc)[T][P], __m512i (&high)[T][P]) {
+  QINFER_UNROLL(4)
+  for (uint32_t j = 0; j < 4; ++j) {
+    Lines w[P];
+    QINFER_UNROLL(2)
+    for (int i = 0; i < P; ++i) w[i] = L::Get(p[i], j);
+    QINFER_UNROLL(4)
+    for (int t = 0; t < T; ++t) {
+      const __m512i a0 = Broadcast4(a[t] + k + j * 4), a1 = Broadcast4(a[t] + k + 16 + j * 4);
+      QINFER_UNROLL(2)
+      for (int i = 0; i < P; ++i) {
+        acc[t][i] = _mm512_dpbusd_epi32(acc[t][i], w[i].low, a0);
+        high[t][i] = _mm512_dpbusd_epi32(high[t][i], w[i].high, a1);
+      }
+    }
+  }
+}
+
+template <int T, int P>
+struct Parts {
+  __m512 part[T][P];         // float modes
+  __m512i p[T][P], m[T][P];  // kSub8
+};
+
+// Applies the scales of one unit.
+template <Mode M, int T, int P>
+QINFER_FN void Finish(const Panel (&panel)[P], uint32_t group, const int32_t* const* correction,
+                      uint32_t unit, const __m512i (&acc)[T][P], Parts<T, P>& parts) {
+  constexpr uint32_t kStride = M == kMin || M == kSubMin ? 32 : 16;
+  QINFER_UNROLL(2)
+  for (int i = 0; i < P; ++i) {
+    const float* at = panel[i].scales + group * kStride;
+    QINFER_UNROLL(4)
+    for (int t = 0; t < T; ++t) {
+      if constexpr (M == kSym || M == kMin) {
+        parts.part[t][i] =
+            _mm512_fmadd_ps(_mm512_loadu_ps(at), _mm512_cvtepi32_ps(acc[t][i]), parts.part[t][i]);
+        if constexpr (M == kMin)
+          parts.part[t][i] = _mm512_fmadd_ps(
+              _mm512_loadu_ps(at + 16), _mm512_castsi512_ps(_mm512_set1_epi32(correction[t][unit])),
+              parts.part[t][i]);
+      } else {
+        parts.p[t][i] = _mm512_add_epi32(parts.p[t][i], _mm512_mullo_epi32(Load(at), acc[t][i]));
+        if constexpr (M == kSubMin)
+          parts.m[t][i] = _mm512_add_epi32(
+              parts.m[t][i],
+              _mm512_mullo_epi32(Load(at + 16), _mm512_set1_epi32(correction[t][unit])));
+      }
+    }
+  }
+}
+
+// P panels, T tokens, all inputs. kUnit: 16, 32, or 0 for any multiple of 32 (call.unit).
+template <class L, int T, int P, Mode M, int kUnit>
+QINFER_FN void Tile(const Call& call, const Panel (&panel)[P], uint32_t token, uint32_t row,
+                    float* out, size_t out_stride, bool prefetch) {
+  constexpr bool kSymmetric = M == kSym || M == kSubSym;
+  const Activations& x = *call.x;
+  const int8_t* a[T];
+  const int32_t* correction[T];
+  const uint8_t* p[P];
+  __m512 total[T][P];
+  QINFER_UNROLL(2)
+  for (int i = 0; i < P; ++i) p[i] = panel[i].codes;
+  QINFER_UNROLL(4)
+  for (int t = 0; t < T; ++t) {
+    a[t] = x.codes + (token + t) * x.code_stride;
+    correction[t] = call.correction + (token + t) * static_cast<size_t>(call.units);
+    QINFER_UNROLL(2)
+    for (int i = 0; i < P; ++i) total[t][i] = _mm512_setzero_ps();
+  }
+  uint32_t unit = 0;
+  for (uint32_t k = 0, block = 0; k < call.padded; ++block) {
+    const uint32_t block_begin = k;
+    const uint32_t end = Min(call.padded, k + x.block);
+    Parts<T, P> parts;
+    QINFER_UNROLL(4)
+    for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+    for (int i = 0; i < P; ++i) {
+      parts.part[t][i] = _mm512_setzero_ps();
+      parts.p[t][i] = parts.m[t][i] = _mm512_setzero_si512();
+    }
+    while (k < end) {
+      __m512i acc[T][P], high[T][P];
+      QINFER_UNROLL(4)
+      for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+      for (int i = 0; i < P; ++i) {
+        acc[t][i] = kSymmetric ? _mm512_set1_epi32(correction[t][unit]) : _mm512_setzero_si512();
+        high[t][i] = kSymmetric && kUnit == 16 ? _mm512_set1_epi32(correction[t][unit + 1])
+                                               : _mm512_setzero_si512();
+      }
+      const uint32_t unit_end = kUnit == 0 ? Min(end, k + call.unit) : k + 32;
+      const uint32_t first = k;
+      do {
+        if (prefetch) {
+          QINFER_UNROLL(8)
+          for (size_t line = 0; line < L::kGranule; line += 64) QINFER_UNROLL(2)
+          for (int i = 0; i < P; ++i)
+            _mm_prefetch(reinterpret_cast<const char*>(p[i] + 2048 + line), _MM_HINT_T0);
+        }
+        Granule<L, T, P>(p, a, k, acc, high);
+        QINFER_UNROLL(2)
+        for (int i = 0; i < P; ++i) p[i] += L::kGranule;
+        k += 32;
+      } while (kUnit == 0 && k < unit_end);
+      if constexpr (kUnit != 16) {
+        QINFER_UNROLL(4)
+        for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+        for (int i = 0; i < P; ++i)
+          acc[t][i] = _mm512_add_epi32(
+              acc[t][i],
+              L::kHighShift == 0 ? high[t][i] : _mm512_srai_epi32(high[t][i], L::kHighShift));
+      }
+      // With units of 32, groups may still be wider (a block of 32).
+      const uint32_t group =
+          kUnit == 16 || (kUnit == 32 && call.group == 32) ? unit : first / call.group;
+      Finish<M>(panel, group, correction, unit, acc, parts);
+      ++unit;
+      if constexpr (kUnit == 16) {
+        Finish<M>(panel, unit, correction, unit, high, parts);
+        ++unit;
+      }
+    }
+    QINFER_UNROLL(4)
+    for (int t = 0; t < T; ++t) {
+      const __m512 by = Set(x.scales[(token + t) * x.scale_stride + block]);
+      QINFER_UNROLL(2)
+      for (int i = 0; i < P; ++i) {
+        __m512 part = parts.part[t][i];
+        if constexpr (M == kSubSym || M == kSubMin) {
+          const float* d =
+              panel[i].supers + block_begin / layout::kSuperGroup * (M == kSubMin ? 32 : 16);
+          part = _mm512_fmadd_ps(_mm512_loadu_ps(d), _mm512_cvtepi32_ps(parts.p[t][i]), part);
+          if constexpr (M == kSubMin)
+            part =
+                _mm512_fnmadd_ps(_mm512_loadu_ps(d + 16), _mm512_cvtepi32_ps(parts.m[t][i]), part);
+        }
+        total[t][i] = _mm512_fmadd_ps(by, part, total[t][i]);
+      }
+    }
+  }
+  QINFER_UNROLL(4)
+  for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+  for (int i = 0; i < P; ++i) {
+    const uint32_t at = row + static_cast<uint32_t>(i) * kPanelRows;
+    StoreTail(out + (token + t) * out_stride + at, total[t][i], call.m->rows - at);
+  }
+}
+
+// Undoes what Get leaves shifted, so that a widened panel is in kInt8's layout.
+template <class L>
+QINFER_FN void Widen(const uint8_t* from, uint8_t* to, uint32_t granules) {
+  for (uint32_t g = 0; g < granules; ++g, from += L::kGranule, to += 512) QINFER_UNROLL(4)
+  for (uint32_t j = 0; j < 4; ++j) {
+    const Lines w = L::Get(from, j);
+    _mm512_storeu_si512(to + j * 64, w.low);
+    _mm512_storeu_si512(to + 256 + j * 64, _mm512_srli_epi16(w.high, L::kHighShift));
+  }
+}
+
+// All tokens of a block by P panels; fours of them from the widened panels, if there are any.
+template <class L, int P, Mode M, int kUnit>
+void Tokens(const Call& call, const Panel (&panel)[P], const Panel* wide, uint32_t first,
+            uint32_t last, uint32_t row, float* out, size_t stride) {
+  uint32_t t = first;
+  if constexpr (L::kGranule != Bytes8::kGranule) {
+    if (wide != nullptr) {
+      const Panel(&widened)[P] = *reinterpret_cast<const Panel(*)[P]>(wide);
+      for (; t + 4 <= last; t += 4)
+        Tile<Bytes8, 4, P, M, kUnit>(call, widened, t, row, out, stride, false);
+    }
+  }
+  for (; t + 4 <= last; t += 4) Tile<L, 4, P, M, kUnit>(call, panel, t, row, out, stride, false);
+  if (t + 2 <= last) {
+    Tile<L, 2, P, M, kUnit>(call, panel, t, row, out, stride, true);
+    t += 2;
+  }
+  if (t < last) Tile<L, 1, P, M, kUnit>(call, panel, t, row, out, stride, true);
+}
+
+// From here on panels are widened once for all their tokens.
+constexpr uint32_t kWidenTokens = 8;
+// Codes of a block of tokens stay in the second-level cache while panels pass by.
+constexpr uint32_t kTokenBlockBytes = 256 * 1024;
+
+struct Scratch {
+  uint8_t* widened[2];
+  float* scales[2];
+  float* supers[2];
+};
+
+template <WeightKind K, class L, Mode M, int P, int kUnit>
+QINFER_FN void Panels(const Call& call, uint32_t p, uint32_t first, uint32_t last, float* out,
+                      size_t out_stride, const Scratch& s) {
+  const Matrix& m = *call.m;
+  Panel panel[P];
+  for (int i = 0; i < P; ++i)
+    panel[i] = PreparePanel(m, m.data + (p + static_cast<uint32_t>(i)) * m.panel_bytes, s.scales[i],
+                            s.supers[i]);
+  const uint32_t row = p * kPanelRows;
+  if (K == WeightKind::kInt8 || last - first < kWidenTokens) {
+    Tokens<L, P, M, kUnit>(call, panel, nullptr, first, last, row, out, out_stride);
+    return;
+  }
+  Panel wide[P];
+  for (int i = 0; i < P; ++i) {
+    Widen<L>(panel[i].codes, s.widened[i], call.padded / kInputGranule);
+    wide[i] = panel[i];
+    wide[i].codes = s.widened[i];
+  }
+  Tokens<L, P, M, kUnit>(call, panel, wide, first, last, row, out, out_stride);
+}
+
+template <WeightKind K, class L, Mode M, int kUnit>
+QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_t tokens,
+                   float* out, size_t out_stride, const Scratch& s) {
+  uint32_t token_block = kTokenBlockBytes / call.padded / 4 * 4;
+  if (token_block < 32) token_block = 32;
+  for (uint32_t first = 0; first < tokens; first += token_block) {
+    const uint32_t last = Min(tokens, first + token_block);
+    uint32_t p = panel_begin;
+    for (; p + 2 <= panel_end; p += 2)
+      Panels<K, L, M, 2, kUnit>(call, p, first, last, out, out_stride, s);
+    if (p < panel_end) Panels<K, L, M, 1, kUnit>(call, p, first, last, out, out_stride, s);
+  }
+}
+
+// The sums of activations that symmetric codes and minima need, per token and unit.
+QINFER_FN void PrepareTokens(const Call& call, uint32_t tokens) {
+  const Matrix& m = *call.m;
+  const int32_t zero = layout::ZeroPoint(m.kind);
+  const bool as_float = m.has_min && m.scale != ScaleKind::kSub8;
+  for (uint32_t t = 0; t < tokens; ++t) {
+    const int32_t* sums = call.x->sums + t * call.x->sum_stride;
+    int32_t* out = call.correction + t * static_cast<size_t>(call.units);
+    uint32_t u = 0;
+    for (uint32_t k = 0; k < call.padded; ++u) {
+      const uint32_t end = Min(call.padded, k + call.unit);
+      int32_t sum = 0;
+      for (; k < end; k += 16) sum += sums[k / 16];
+      if (as_float) {
+        const float f = static_cast<float>(sum);
+        memcpy(out + u, &f, 4);
+      } else {
+        out[u] = m.has_min ? sum : -zero * sum;
+      }
+    }
+  }
+}
+
+template <WeightKind K, class L>
+QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
+                      const Activations& x, uint32_t tokens, float* out, size_t out_stride,
+                      void* scratch) {
+  Call call;
+  call.m = &m;
+  call.x = &x;
+  call.padded = m.padded_cols();
+  call.group = layout::GroupSize(m);
+  call.unit = Min(Min(call.group, x.block), call.padded);
+  call.units = static_cast<uint32_t>(layout::CeilDiv(call.padded, call.unit));
+  const size_t widened = size_t{call.padded} * kPanelRows;
+  const size_t scales = size_t{layout::Groups(m)} * 32;
+  const size_t supers = (call.padded / layout::kSuperGroup + 1) * 32;
+  Scratch s;
+  s.widened[0] = static_cast<uint8_t*>(scratch);
+  s.widened[1] = s.widened[0] + widened;
+  s.scales[0] = reinterpret_cast<float*>(s.widened[1] + widened);
+  s.scales[1] = s.scales[0] + scales;
+  s.supers[0] = s.scales[1] + scales;
+  s.supers[1] = s.supers[0] + supers;
+  call.correction = reinterpret_cast<int32_t*>(s.supers[1] + supers);
+  PrepareTokens(call, tokens);
+#define QINFER_RUN(mode, unit) \
+  return Run<K, L, mode, unit>(call, panel_begin, panel_end, tokens, out, out_stride, s)
+  if (m.scale == ScaleKind::kSub8) {
+    if constexpr (K == WeightKind::kInt6) {
+      if (call.unit == 16) {
+        if (m.has_min) QINFER_RUN(kSubMin, 16);
+        QINFER_RUN(kSubSym, 16);
+      }
+    }
+    if (m.has_min) QINFER_RUN(kSubMin, 32);
+    QINFER_RUN(kSubSym, 32);
+  }
+  if constexpr (K == WeightKind::kInt6) {
+    if (call.unit == 16) {
+      if (m.has_min) QINFER_RUN(kMin, 16);
+      QINFER_RUN(kSym, 16);
+    }
+  }
+  if (call.unit == 32) {
+    if (m.has_min) QINFER_RUN(kMin, 32);
+    QINFER_RUN(kSym, 32);
+  }
+  if (m.has_min) QINFER_RUN(kMin, 0);
+  QINFER_RUN(kSym, 0);
+#undef QINFER_RUN
+}
+
+}  // namespace
+}  // namespace qinfer::kernels::avx512

@@ -1,0 +1,158 @@
+// AVX-512 operations on vectors: activation quantization, norms, gates, rope and what sampling
+// needs.
+#include "kernels/cpu/avx512/avx512.h"
+
+namespace qinfer::kernels::avx512 {
+
+float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
+  __m512 amax = _mm512_setzero_ps();
+  uint32_t bad = 0;
+  const __m512 largest = Set(__FLT_MAX__);
+  for (uint32_t i = 0; i < count; i += 16) {
+    const __m512 a = Abs(LoadTail(x + i, count - i));
+    bad |= _mm512_cmp_ps_mask(a, largest, _CMP_NLE_UQ);
+    amax = _mm512_max_ps(a, amax);
+  }
+  const float top = MaxTree(amax);
+  if (bad != 0 || top < 0x1p-110f) {
+    memset(codes, 0, count);
+    return bad != 0 ? __builtin_nanf("") : 0.0f;
+  }
+  const __m512 inverse = Set(127.0f / top);
+  for (uint32_t i = 0; i < count; i += 16) {
+    const __m512i q = _mm512_cvtps_epi32(_mm512_mul_ps(LoadTail(x + i, count - i), inverse));
+    int8_t eight[16];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(eight), _mm512_cvtepi32_epi8(q));
+    memcpy(codes + i, eight, Min(16, count - i));
+  }
+  return top / 127.0f;
+}
+
+void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
+  const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
+  int8_t* codes = out.codes + token * out.code_stride;
+  float* scales = out.scales + token * out.scale_stride;
+  for (uint32_t k = 0; k < cols; k += out.block)
+    scales[k / out.block] = QuantizeBlock(x + k, Min(out.block, cols - k), codes + k);
+  if (padded != cols) memset(codes + cols, 0, padded - cols);
+  int32_t* sums = out.sums + token * out.sum_stride;
+  const __m128i ones8 = _mm_set1_epi8(1), ones16 = _mm_set1_epi16(1);
+  for (uint32_t k = 0; k < padded; k += 16) {
+    const __m128i c = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + k));
+    __m128i s = _mm_madd_epi16(_mm_maddubs_epi16(ones8, c), ones16);
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+    sums[k / 16] = _mm_cvtsi128_si32(s);
+  }
+}
+
+void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out) {
+  __m512 sum = _mm512_setzero_ps();
+  for (uint32_t i = 0; i < n; i += 16) {
+    const __m512 a = LoadTail(x + i, n - i);
+    sum = _mm512_fmadd_ps(a, a, sum);
+  }
+  const float mean = Tree(sum) / static_cast<float>(n);
+  const __m512 r = Set(1.0f / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(mean + eps))));
+  for (uint32_t i = 0; i < n; i += 16) {
+    __m512 y = _mm512_mul_ps(LoadTail(x + i, n - i), r);
+    if (weight != nullptr) y = _mm512_mul_ps(y, LoadTail(weight + i, n - i));
+    StoreTail(out + i, y, n - i);
+  }
+}
+
+void Add(float* x, const float* y, size_t n) {
+  for (size_t i = 0; i < n; i += 16)
+    StoreTail(x + i, _mm512_add_ps(LoadTail(x + i, n - i), LoadTail(y + i, n - i)), n - i);
+}
+
+void Scale(float* x, float by, size_t n) {
+  for (size_t i = 0; i < n; i += 16)
+    StoreTail(x + i, _mm512_mul_ps(LoadTail(x + i, n - i), Set(by)), n - i);
+}
+
+void Gated(Activation activation, const float* gate, const float* up, size_t n, float* out) {
+  for (size_t i = 0; i < n; i += 16) {
+    const __m512 g = LoadTail(gate + i, n - i);
+    const __m512 a = activation == Activation::kSilu ? Silu(g) : GeluTanh(g);
+    StoreTail(out + i, _mm512_mul_ps(a, LoadTail(up + i, n - i)), n - i);
+  }
+}
+
+void Softcap(float* x, float cap, size_t n) {
+  for (size_t i = 0; i < n; i += 16) {
+    const __m512 t = Tanh(_mm512_div_ps(LoadTail(x + i, n - i), Set(cap)));
+    StoreTail(x + i, _mm512_mul_ps(Set(cap), t), n - i);
+  }
+}
+
+void Rope(float* head, const float* cos, const float* sin, uint32_t rope_dims, bool interleaved) {
+  const uint32_t half = rope_dims / 2;
+  for (uint32_t i = 0; i < half; i += 16) {
+    const uint32_t n = Min(16, half - i);
+    const __m512 c = LoadTail(cos + i, n), s = LoadTail(sin + i, n);
+    float xs[16] = {}, ys[16] = {};
+    for (uint32_t j = 0; interleaved && j < n; ++j) {
+      xs[j] = head[2 * (i + j)];
+      ys[j] = head[2 * (i + j) + 1];
+    }
+    const __m512 x = interleaved ? _mm512_loadu_ps(xs) : LoadTail(head + i, n);
+    const __m512 y = interleaved ? _mm512_loadu_ps(ys) : LoadTail(head + half + i, n);
+    const __m512 u = _mm512_fmadd_ps(x, c, Flip(_mm512_mul_ps(y, s)));
+    const __m512 v = _mm512_fmadd_ps(x, s, _mm512_mul_ps(y, c));
+    if (!interleaved) {
+      StoreTail(head + i, u, n);
+      StoreTail(head + half + i, v, n);
+      continue;
+    }
+    _mm512_storeu_ps(xs, u);
+    _mm512_storeu_ps(ys, v);
+    for (uint32_t j = 0; j < n; ++j) {
+      head[2 * (i + j)] = xs[j];
+      head[2 * (i + j) + 1] = ys[j];
+    }
+  }
+}
+
+namespace {
+
+// The largest value; NaN never wins.
+float Largest(const float* x, size_t n) {
+  __m512 best = Set(-__builtin_inff());
+  for (size_t i = 0; i < n; i += 16) {
+    const __m512 v = LoadTail(x + i, n - i);
+    const __mmask16 more = _mm512_cmp_ps_mask(v, best, _CMP_GT_OQ) & TailMask(n - i);
+    best = _mm512_mask_mov_ps(best, more, v);
+  }
+  return MaxTree(best);
+}
+
+}  // namespace
+
+uint32_t Argmax(const float* x, size_t n) {
+  const __m512 wanted = Set(Largest(x, n));
+  for (size_t i = 0; i < n; i += 16) {
+    const uint32_t at = static_cast<uint32_t>(
+        _mm512_cmp_ps_mask(LoadTail(x + i, n - i), wanted, _CMP_EQ_OQ) & TailMask(n - i));
+    if (at != 0) return static_cast<uint32_t>(i) + static_cast<uint32_t>(__builtin_ctz(at));
+  }
+  return 0;
+}
+
+float ExpSum(const float* x, size_t n, float* max) {
+  const float top = Largest(x, n);
+  *max = top;
+  __m512 sum = _mm512_setzero_ps();
+  for (size_t i = 0; i < n; i += 16) {
+    const __m512 p = Exp(_mm512_sub_ps(LoadTail(x + i, n - i), Set(top)));
+    sum = _mm512_add_ps(sum, _mm512_maskz_mov_ps(TailMask(n - i), p));
+  }
+  return Tree(sum);
+}
+
+void ExpShift(const float* x, float shift, size_t n, float* out) {
+  for (size_t i = 0; i < n; i += 16)
+    StoreTail(out + i, Exp(_mm512_sub_ps(LoadTail(x + i, n - i), Set(shift))), n - i);
+}
+
+}  // namespace qinfer::kernels::avx512
