@@ -25,18 +25,22 @@ size_t Width(const std::string& text) {
 
 void AppendTable(const std::vector<Column>& columns,
                  const std::vector<std::vector<std::string>>& rows, std::string* out) {
-  std::vector<size_t> widths;
+  std::vector<size_t> widths, shown;
   for (size_t c = 0; c < columns.size(); ++c) {
+    // What no row says anything about (errors of a conversion) is left out.
+    if (std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return !row[c].empty(); })) {
+      shown.push_back(c);
+    }
     size_t width = Width(columns[c].title);
     for (const auto& row : rows) width = std::max(width, Width(row[c]));
     widths.push_back(width);
   }
   const auto line = [&](const auto& cell) {
     std::string text;
-    for (size_t c = 0; c < columns.size(); ++c) {
+    for (size_t c : shown) {
       const std::string value = cell(c);
       const std::string padding(widths[c] - Width(value), ' ');
-      if (c != 0) text += "  ";
+      if (!text.empty()) text += "  ";
       text += columns[c].right ? padding + value : value + padding;
     }
     text.erase(text.find_last_not_of(' ') + 1);
