@@ -99,14 +99,17 @@ inline float Error(const Moments& m, const CodeSums& c, float scale, float min) 
          2.0f * scale * c.xq - 2.0f * min * m.wx;
 }
 
+// Factors on "the largest magnitude meets the last code".
 struct Grid {
-  float low, high, step;
+  float first, step;
+  uint32_t count;
+  float At(uint32_t i) const { return first + step * static_cast<float>(i); }
 };
-// Factors on "the largest magnitude meets the last code". Larger groups clip more.
+// Larger groups clip more.
 Grid GridFor(int32_t top, uint32_t n) {
-  if (top <= 15) return {0.75f, n <= 64 ? 1.26f : n <= 128 ? 1.51f : 2.51f, 0.025f};
-  if (top <= 63) return {0.92f, n <= 64 ? 1.11f : n <= 128 ? 1.21f : 1.61f, 0.02f};
-  return {0.985f, n <= 128 ? 1.011f : 1.11f, 0.005f};
+  if (top <= 15) return {0.75f, 0.025f, n <= 64 ? 21u : n <= 128 ? 31u : 71u};
+  if (top <= 63) return {0.92f, 0.02f, n <= 64 ? 10u : n <= 128 ? 15u : 35u};
+  return {0.985f, 0.005f, n <= 128 ? 6u : 26u};
 }
 
 float Stored(ScaleKind kind, float scale) {
@@ -144,9 +147,9 @@ GroupFit FitSymmetric(const FitOptions& o, const float* x, const float* w, uint3
   if (!o.search) return {scale, 0.0f};
   const Grid grid = GridFor(o.levels.top, n);
   float gain = -1.0f, start = base;
-  for (float f = grid.low; f < grid.high; f += grid.step)
+  for (uint32_t i = 0; i < grid.count; ++i)
     for (int side = 0; side < (has_sign ? 2 : 1); ++side) {
-      const float candidate = (side == 0 ? base : -base) / f;
+      const float candidate = (side == 0 ? base : -base) / grid.At(i);
       const CodeSums c = Code(x, w, n, Inverse(candidate), 0.0f, low, high);
       if (c.qq > 0.0f && c.xq * c.xq > gain * c.qq) {
         gain = c.xq * c.xq / c.qq;
@@ -210,10 +213,10 @@ GroupFit FitAffine(const FitOptions& o, const float* x, const float* w, uint32_t
   const Grid grid = GridFor(o.levels.top, n);
   bool any = false;
   float start_error = 0.0f;
-  for (float f = grid.low; f < grid.high; f += grid.step)
+  for (uint32_t i = 0; i < grid.count; ++i)
     for (int shift = -1; shift <= 1; ++shift) {
       GroupFit fit;
-      fit.scale = range / (top * f);
+      fit.scale = range / (top * grid.At(i));
       fit.min = center - fit.scale * (0.5f * top + 0.33f * static_cast<float>(shift));
       if (min_is_magnitude && fit.min > 0.0f) fit.min = 0.0f;
       const CodeSums c = code(fit);

@@ -183,13 +183,24 @@ void MatmulFloat(const Matrix& m, uint32_t panel_begin, uint32_t panel_end, cons
       else
         for (uint32_t i = 0; i < count; i += kInputGranule)
           Decode32(m, panel, k + i, piece + size_t{i} * kPanelRows);
-      uint32_t t = 0;
-      for (; t + 6 <= tokens; t += 6)
-        Piece<6>(weights, count, x + t * x_stride + k, x_stride, totals + t * kPanelRows);
-      for (; t + 2 <= tokens; t += 2)
-        Piece<2>(weights, count, x + t * x_stride + k, x_stride, totals + t * kPanelRows);
-      if (t < tokens)
-        Piece<1>(weights, count, x + t * x_stride + k, x_stride, totals + t * kPanelRows);
+      for (uint32_t t = 0; t < tokens;) {
+        const uint32_t left = tokens - t;
+        const float* in = x + t * x_stride + k;
+        float* sums = totals + t * kPanelRows;
+        // Sixes, but four and four rather than six and two: few chains wait for each other.
+        const uint32_t n = left == 6 || left > 8 ? 6 : left >= 4 ? 4 : left;
+        if (n == 6)
+          Piece<6>(weights, count, in, x_stride, sums);
+        else if (n == 4)
+          Piece<4>(weights, count, in, x_stride, sums);
+        else if (n == 3)
+          Piece<3>(weights, count, in, x_stride, sums);
+        else if (n == 2)
+          Piece<2>(weights, count, in, x_stride, sums);
+        else
+          Piece<1>(weights, count, in, x_stride, sums);
+        t += n;
+      }
     }
     const uint32_t row = p * kPanelRows, rows = m.rows - row;
     for (uint32_t t = 0; t < tokens; ++t) {
