@@ -180,7 +180,9 @@ StatusOr<std::unique_ptr<Sink>> CreateFile(const std::string& path) {
 }
 
 StatusOr<std::unique_ptr<Sink>> WrapHostWriteIo(const HostWriteIo& io, std::string name) {
+  DropGuard guard(&io);
   auto sink = std::make_unique<HostSink>(io, std::move(name));  // drops also on failure
+  guard.Dismiss();
   if (io.write_at == nullptr) {
     return MisuseError(StrCat(sink->name(), ": the write table needs `write_at`"));
   }

@@ -148,7 +148,9 @@ std::shared_ptr<Source> BorrowMemory(absl::Span<const uint8_t> bytes, std::strin
 }
 
 StatusOr<std::shared_ptr<Source>> WrapHostIo(const HostIo& io, std::string name) {
+  DropGuard guard(&io);
   auto source = std::make_shared<HostSource>(io, std::move(name));  // drops also on failure
+  guard.Dismiss();
   QINFER_RETURN_IF_ERROR(source->Start());
   return std::shared_ptr<Source>(std::move(source));
 }

@@ -39,6 +39,23 @@ StatusOr<std::shared_ptr<Source>> OpenFile(const std::string& path, Access acces
 // Borrowed: `bytes` outlives the Source.
 std::shared_ptr<Source> BorrowMemory(absl::Span<const uint8_t> bytes, std::string name);
 
+// Calls the `drop` of a host's table unless it is dismissed: for the way from the table to the
+// object that owns it, where memory may run out.
+template <typename Table>
+class DropGuard {
+ public:
+  explicit DropGuard(const Table* table) : table_(table) {}
+  DropGuard(const DropGuard&) = delete;
+  DropGuard& operator=(const DropGuard&) = delete;
+  ~DropGuard() {
+    if (table_ != nullptr && table_->drop != nullptr) table_->drop(table_->user);
+  }
+  void Dismiss() { table_ = nullptr; }
+
+ private:
+  const Table* table_;
+};
+
 // The host's io table (see qinfer_io in the public header). `drop` is called exactly once.
 struct HostIo {
   void* user = nullptr;
