@@ -90,7 +90,8 @@ QINFER_API qinfer_status QINFER_CALL qinfer_task_take_report(qinfer_task* task, 
                                                              qinfer_error* err);
 
 /** Takes the calibration that a finished calibration task has filled: a second handle of the
- * statistics that it was begun with, released on its own. Parameters and statuses as qinfer_task_take_model. Any thread.
+ * statistics that it was begun with, released on its own. Parameters and statuses as
+ * qinfer_task_take_model. Any thread.
  * @since 0.1 */
 QINFER_API qinfer_status QINFER_CALL qinfer_task_take_calibration(qinfer_task* task,
                                                                   qinfer_calibration** out,
@@ -156,8 +157,8 @@ QINFER_API qinfer_status QINFER_CALL qinfer_report_string(const qinfer_report* r
 
 #define QINFER_RENDER_JSON 0u         /* indented by two */
 #define QINFER_RENDER_JSON_COMPACT 1u /* one line */
-#define QINFER_RENDER_TABLE 2u        /* text for a terminal; of quantization reports */
-#define QINFER_RENDER_HTML 3u         /* one self-contained page; of quantization reports */
+#define QINFER_RENDER_TABLE 2u        /* text for a terminal; of quantizations and conversions */
+#define QINFER_RENDER_HTML 3u         /* one self-contained page; of the same */
 
 /** The whole report as text. @param form QINFER_RENDER_...
  * @param out UTF-8 with a NUL behind its size, made once and kept as long as the report; not NULL

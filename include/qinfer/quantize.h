@@ -123,13 +123,16 @@ typedef struct qinfer_override {
 #define QINFER_GROUP_DEFAULT 0u
 #define QINFER_GROUP_ROW UINT32_MAX /* one scale per output row */
 
-#define QINFER_QUANTIZE_ASYMMETRIC ((uint64_t)1 << 0)     /* a minimum beside each scale */
-#define QINFER_QUANTIZE_NO_CALIBRATION ((uint64_t)1 << 1) /* treat all inputs alike */
-#define QINFER_QUANTIZE_NO_SEARCH ((uint64_t)1 << 2)      /* scales from the extremes */
-#define QINFER_QUANTIZE_NO_EVALUATION \
-  ((uint64_t)1 << 3) /* no perplexity and divergence at the end */
-#define QINFER_QUANTIZE_RESUME \
-  ((uint64_t)1 << 4) /* keep and use PATH.partial/ of an earlier task */
+/* ASYMMETRIC: a minimum beside each scale. NO_CALIBRATION: treat all inputs alike. NO_SEARCH:
+ * scales from the extremes. NO_EVALUATION: no perplexity and divergence at the end. RESUME: keep
+ * and use PATH.partial/ of an earlier task. STATIC_ACTIVATIONS: store calibrated ranges of
+ * activations. */
+#define QINFER_QUANTIZE_ASYMMETRIC ((uint64_t)1 << 0)
+#define QINFER_QUANTIZE_NO_CALIBRATION ((uint64_t)1 << 1)
+#define QINFER_QUANTIZE_NO_SEARCH ((uint64_t)1 << 2)
+#define QINFER_QUANTIZE_NO_EVALUATION ((uint64_t)1 << 3)
+#define QINFER_QUANTIZE_RESUME ((uint64_t)1 << 4)
+#define QINFER_QUANTIZE_STATIC_ACTIVATIONS ((uint64_t)1 << 5)
 
 typedef struct qinfer_quantize_options {
   uint32_t struct_size;
@@ -147,7 +150,8 @@ typedef struct qinfer_quantize_options {
   qinfer_calibration* calibration; /* already run; in use until the task ends; NULL = the model
                                       writes its own samples */
   const qinfer_calibration_options* calibration_options; /* of own samples; NULL = defaults */
-  uint64_t memory_limit_bytes; /* of this task, within host_bytes_limit; 0 = none beside that */
+  uint64_t
+      memory_limit_bytes; /* of this task alone, within host_bytes_limit; 0 = none beside that */
 } qinfer_quantize_options;
 #define QINFER_QUANTIZE_OPTIONS_INIT                                                             \
   {                                                                                              \
@@ -158,6 +162,34 @@ typedef struct qinfer_quantize_options {
 /** As every *_init. Any thread. @since 0.1 */
 QINFER_API void QINFER_CALL qinfer_quantize_options_init(qinfer_quantize_options* options,
                                                          size_t size);
+
+/* Bytes that a quantization takes, from headers alone. */
+typedef struct qinfer_quantize_plan {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t in_use_bytes;    /* now: the opened model and whatever else the runtime holds */
+  uint64_t document_bytes;  /* tokenizer and other documents, while they are written */
+  uint64_t calibrate_bytes; /* running a calibration: one layer and hidden states */
+  uint64_t layer_bytes;     /* quantizing and comparing a layer */
+  uint64_t head_bytes;      /* embedding and head, in slices */
+  uint64_t work_bytes;      /* the largest of these, with what lives all the time */
+  uint64_t
+      minimum_bytes;    /* the same with the smallest pieces: what memory_limit_bytes must allow */
+  uint64_t total_bytes; /* in use and work: the peak */
+} qinfer_quantize_plan;
+#define QINFER_QUANTIZE_PLAN_INIT \
+  { (uint32_t)sizeof(qinfer_quantize_plan), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/** As every *_init. Any thread. @since 0.1 */
+QINFER_API void QINFER_CALL qinfer_quantize_plan_init(qinfer_quantize_plan* plan, size_t size);
+
+/** What qinfer_quantize_begin with the same options would need. @param model opened with
+ * QINFER_PARTS_ALL or _HEADER; not NULL. @param options NULL = defaults. @param out not NULL,
+ * struct_size set. @return OK; E_MISUSE (options, QINFER_DETAIL_NOT_LOADED); E_UNSUPPORTED; E_BUSY
+ * (the calibration is in use). Any thread. @since 0.1 */
+QINFER_API qinfer_status QINFER_CALL
+qinfer_quantize_plan_get(const qinfer_model* model, const qinfer_quantize_options* options,
+                         qinfer_quantize_plan* out, qinfer_error* err);
 
 /** Begins to quantize a model layer by layer into a .qinfer file. The report holds errors per layer
  * and tensor, drift, and end-to-end perplexity and divergence; qinfer_report_render shows it as a

@@ -1,0 +1,308 @@
+// Counting and describing; reads no tensor contents.
+#include "api/metadata.h"
+
+#include <algorithm>
+
+#include "api/report.h"
+#include "api/structs.h"
+#include "format/qinfer_file.h"
+#include "model/tensor_uses.h"
+#include "weights/format.h"
+
+namespace qinfer::api {
+namespace {
+
+using observe::Report;
+
+uint32_t ContainerOf(const ModelState& model) {
+  if (model.checkpoint == nullptr) return QINFER_CONTAINER_TOKENIZER;
+  switch (model.checkpoint->container()) {
+    case format::Container::kSafetensors:
+      return QINFER_CONTAINER_SAFETENSORS;
+    case format::Container::kGguf:
+      return QINFER_CONTAINER_GGUF;
+    case format::Container::kQinfer:
+      return QINFER_CONTAINER_QINFER;
+    case format::Container::kConfigOnly:
+      return QINFER_CONTAINER_CONFIG;
+  }
+  return QINFER_CONTAINER_CONFIG;
+}
+
+// From the sizes alone: what a configuration without weights implies.
+uint64_t ImpliedParameters(const model::ModelSpec& spec) {
+  uint64_t count = 0;
+  const auto add = [&](const model::TensorUse& use) { count += uint64_t{use.rows} * use.cols; };
+  for (const model::LayerSpec& layer : spec.layers) model::ForEachLayerTensor(spec, layer, add);
+  model::ForEachEndTensor(spec, add);
+  return count;
+}
+
+const char* ImportName(uint32_t import) {
+  return import == QINFER_IMPORT_EXACT      ? "exact"
+         : import == QINFER_IMPORT_MEASURED ? "measured"
+                                            : "none";
+}
+
+const char* ScalingName(model::RopeScaling scaling) {
+  switch (scaling) {
+    case model::RopeScaling::kNone:
+      return "none";
+    case model::RopeScaling::kLinear:
+      return "linear";
+    case model::RopeScaling::kLlama3:
+      return "llama3";
+    case model::RopeScaling::kYarn:
+      return "yarn";
+    case model::RopeScaling::kDynamic:
+      return "dynamic";
+    case model::RopeScaling::kLongRope:
+      return "longrope";
+  }
+  return "none";
+}
+
+void AddSpec(const model::ModelSpec& spec, Report* report) {
+  Report& root = *report;
+  uint64_t windowed = 0;
+  uint32_t window = 0;
+  for (const model::LayerSpec& layer : spec.layers) {
+    if (layer.attention.window == 0) continue;
+    ++windowed;
+    window = layer.attention.window;
+  }
+  root["tied_head"] = spec.tied();
+  root["windowed_layers"] = windowed;
+  root["window"] = window;
+  root["norm_epsilon"] = static_cast<double>(spec.norm_epsilon);
+  for (const model::RopeSpec& rope : spec.ropes) {
+    Report& item = root["ropes"].Append();
+    item["dims"] = rope.dims;
+    item["theta"] = rope.theta;
+    item["scaling"] = ScalingName(rope.scaling);
+    if (rope.scaling != model::RopeScaling::kNone) item["factor"] = rope.factor;
+  }
+}
+
+void AddTypes(const format::Checkpoint& checkpoint, Report* report) {
+  // In the order of first appearance by name: lists are sorted, so this is stable.
+  Report& types = (*report)["types"];
+  for (const format::TensorInfo& tensor : checkpoint.tensors()) {
+    const TensorDescription described = DescribeTensor(checkpoint, tensor);
+    const std::string key(checkpoint.qinfer() != nullptr ? std::string_view(described.format)
+                                                         : described.source_type);
+    Report& type = types[key];
+    type["tensors"] = type["tensors"].AsInt() + 1;
+    type["bytes"] = type["bytes"].AsInt() + static_cast<int64_t>(described.bytes);
+    type["elements"] = type["elements"].AsInt() + static_cast<int64_t>(tensor.elements());
+    if (type["import"].kind() == Report::Kind::kNull) type["import"] = ImportName(described.import);
+  }
+}
+
+void AddTokenizer(const ModelState& model, Report* report) {
+  if (const tokenizer::Tokenizer* tokenizer = model.tokenizer(); tokenizer != nullptr) {
+    Report& node = (*report)["tokenizer"];
+    node["vocab_size"] = tokenizer->vocab_size();
+    node["bos"] = tokenizer->bos_id();
+    node["eos"] = tokenizer->eos_id();
+    node["adds_bos"] = tokenizer->adds_bos();
+  }
+  (*report)["chat_template"] = model.chat_template() != nullptr;
+  if (!model.chat_template_error().empty()) {
+    (*report)["chat_template_error"] = model.chat_template_error();
+  }
+}
+
+}  // namespace
+
+std::string_view ContainerName(uint32_t container) {
+  switch (container) {
+    case QINFER_CONTAINER_SAFETENSORS:
+      return "safetensors";
+    case QINFER_CONTAINER_GGUF:
+      return "gguf";
+    case QINFER_CONTAINER_QINFER:
+      return "qinfer";
+    case QINFER_CONTAINER_CONFIG:
+      return "config";
+    default:
+      return "tokenizer";
+  }
+}
+
+std::string HexChecksum(uint64_t checksum) {
+  return std::string(absl::StrCat(absl::Hex(checksum, absl::kZeroPad16)));
+}
+
+TensorDescription DescribeTensor(const format::Checkpoint& checkpoint,
+                                 const format::TensorInfo& tensor) {
+  TensorDescription out;
+  out.tensor = &tensor;
+  out.source_type = tensor.dtype_name;
+  out.bytes = tensor.bytes;
+  out.offset = tensor.offset;
+  if (checkpoint.qinfer() != nullptr) {
+    const format::QinferTensor* packed = checkpoint.qinfer()->Find(tensor.name);
+    if (packed == nullptr) return out;
+    out.format = std::string(packed->format);
+    if (!packed->source_dtype.empty()) out.source_type = packed->source_dtype;
+    out.import = packed->import == "measured" ? QINFER_IMPORT_MEASURED : QINFER_IMPORT_EXACT;
+    out.has_checksum = true;
+    out.checksum = packed->checksum;
+    return out;
+  }
+  const StatusOr<weights::Format> exact = weights::ExactFormat(tensor.dtype);
+  if (exact.ok()) {
+    out.format = weights::Name(*exact);
+    out.import = QINFER_IMPORT_EXACT;
+  } else if (tensor.dtype != DType::kOther) {
+    out.import = QINFER_IMPORT_MEASURED;
+  }
+  return out;
+}
+
+void FillModelInfo(const ModelState& model, qinfer_model_info* out) {
+  qinfer_model_info& info = *out;
+  info.container = ContainerOf(model);
+  info.name = Str(model.name);
+  if (model.checkpoint != nullptr) {
+    for (const format::TensorInfo& tensor : model.checkpoint->tensors()) {
+      info.parameters += tensor.elements();
+      info.tensor_bytes += tensor.bytes;
+    }
+    info.tensor_count = static_cast<uint32_t>(model.checkpoint->tensors().size());
+  }
+  if (model.model != nullptr) {
+    info.flags |= QINFER_MODEL_HAS_WEIGHTS;
+    info.weight_bytes = model.model->weight_bytes();
+  }
+  if (model.tokenizer() != nullptr) {
+    info.flags |= QINFER_MODEL_HAS_TOKENIZER;
+    info.vocab_size = model.tokenizer()->vocab_size();
+  }
+  if (model.chat_template() != nullptr) info.flags |= QINFER_MODEL_HAS_TEMPLATE;
+  if (!model.spec.has_value()) return;
+  const model::ModelSpec& spec = *model.spec;
+  info.flags |= QINFER_MODEL_HAS_SPEC;
+  if (spec.tied()) info.flags |= QINFER_MODEL_TIED_HEAD;
+  info.architecture = Str(spec.architecture);
+  info.layers = static_cast<uint32_t>(spec.layers.size());
+  info.hidden_size = spec.hidden_size;
+  info.vocab_size = spec.vocab_size;
+  info.max_context = spec.max_context;
+  if (!spec.layers.empty()) {
+    const model::LayerSpec& layer = spec.layers.front();
+    info.intermediate_size = layer.feed_forward.intermediate;
+    info.heads = layer.attention.heads;
+    info.kv_heads = layer.attention.kv_heads;
+    info.head_dim = layer.attention.head_dim;
+  }
+  if (info.tensor_count == 0) info.parameters = ImpliedParameters(spec);
+}
+
+Report InfoReport(const ModelState& model) {
+  qinfer_model_info info = {};
+  FillModelInfo(model, &info);
+  Report root;
+  root["name"] = model.name;
+  root["container"] = ContainerName(info.container);
+  root["architecture"] = std::string_view(info.architecture.data, info.architecture.size);
+  root["parameters"] = info.parameters;
+  root["tensor_count"] = info.tensor_count;
+  root["tensor_bytes"] = info.tensor_bytes;
+  root["weight_bytes"] = info.weight_bytes;
+  root["layers"] = info.layers;
+  root["hidden_size"] = info.hidden_size;
+  root["intermediate_size"] = info.intermediate_size;
+  root["heads"] = info.heads;
+  root["kv_heads"] = info.kv_heads;
+  root["head_dim"] = info.head_dim;
+  root["vocab_size"] = info.vocab_size;
+  root["max_context"] = info.max_context;
+  if (model.spec.has_value()) AddSpec(*model.spec, &root);
+  if (model.checkpoint != nullptr) AddTypes(*model.checkpoint, &root);
+  AddTokenizer(model, &root);
+  return root;
+}
+
+Report TensorsReport(const ModelState& model) {
+  Report root;
+  root["name"] = model.name;
+  root["container"] = ContainerName(ContainerOf(model));
+  Report& list = root["tensors"];
+  if (model.checkpoint == nullptr) return root;
+  for (const format::TensorInfo& tensor : model.checkpoint->tensors()) {
+    const TensorDescription described = DescribeTensor(*model.checkpoint, tensor);
+    Report& item = list.Append();
+    item["name"] = tensor.name;
+    for (uint32_t i = 0; i < tensor.rank; ++i) item["shape"].Append() = tensor.shape[i];
+    item["type"] = described.source_type;
+    item["format"] = described.format;
+    item["bytes"] = described.bytes;
+    item["import"] = ImportName(described.import);
+    if (described.has_checksum) item["checksum"] = HexChecksum(described.checksum);
+  }
+  return root;
+}
+
+}  // namespace qinfer::api
+
+using namespace qinfer::api;  // NOLINT: the entry points below live outside of any namespace
+
+extern "C" {
+
+qinfer_status qinfer_model_info_get(const qinfer_model* model, qinfer_model_info* out,
+                                    qinfer_error* err) {
+  return GuardHandle(err, model, "model", [&]() -> Outcome {
+    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
+    qinfer_model_info info = {};
+    FillModelInfo(*model->state, &info);
+    WriteOut(info, out);
+    return QINFER_OK;
+  });
+}
+
+qinfer_status qinfer_model_tensor(const qinfer_model* model, uint32_t index,
+                                  qinfer_tensor_info* out, qinfer_error* err) {
+  return GuardHandle(err, model, "model", [&]() -> Outcome {
+    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
+    ModelState& state = *model->state;
+    const size_t count = state.checkpoint == nullptr ? 0 : state.checkpoint->tensors().size();
+    if (index >= count) {
+      return BadOption(qinfer::StrCat("index is ", index, ", the model has ", count, " tensors"));
+    }
+    const qinfer::format::TensorInfo& tensor = state.checkpoint->tensors()[index];
+    const TensorDescription described = DescribeTensor(*state.checkpoint, tensor);
+    qinfer_tensor_info info = {};
+    info.rank = tensor.rank;
+    std::copy(std::begin(tensor.shape), std::end(tensor.shape), std::begin(info.shape));
+    info.name = Str(tensor.name);
+    info.source_type = Str(described.source_type);
+    info.format = Str(state.FormatName(described.format));
+    info.elements = tensor.elements();
+    info.bytes = described.bytes;
+    info.offset = described.offset;
+    info.checksum = described.checksum;
+    info.has_checksum = described.has_checksum ? 1 : 0;
+    info.import = described.import;
+    WriteOut(info, out);
+    return QINFER_OK;
+  });
+}
+
+qinfer_status qinfer_model_report(const qinfer_model* model, uint32_t kind, qinfer_report** out,
+                                  qinfer_error* err) {
+  if (out != nullptr) *out = nullptr;
+  return GuardHandle(err, model, "model", [&]() -> Outcome {
+    QINFER_RETURN_IF_ERROR(NotNull(out, "out"));
+    if (kind != QINFER_MODEL_REPORT_INFO && kind != QINFER_MODEL_REPORT_TENSORS) {
+      return BadOption(qinfer::StrCat("kind is ", kind, ", known are 1 (info) and 2 (tensors)"));
+    }
+    qinfer::observe::Report root =
+        kind == QINFER_MODEL_REPORT_INFO ? InfoReport(*model->state) : TensorsReport(*model->state);
+    MakeReport(model->runtime, std::make_shared<ReportState>(std::move(root), false), out);
+    return QINFER_OK;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,138 @@
+// Messages as JSON, limits, and the two ways to name a template.
+#include "api/template.h"
+
+#include <chrono>
+#include <utility>
+
+#include "api/structs.h"
+#include "observe/report.h"
+#include "tokenizer/chat_template.h"
+
+namespace qinfer::api {
+namespace {
+
+StatusOr<std::string> MessagesJson(const qinfer_render_options& options) {
+  QINFER_ASSIGN_OR_RETURN(const std::string_view given,
+                          Text(options.messages_json, "messages_json"));
+  QINFER_ASSIGN_OR_RETURN(const absl::Span<const qinfer_message> messages,
+                          Array(options.messages, options.message_count, "messages"));
+  if (!given.empty()) {
+    if (!messages.empty()) {
+      return BadOption("render options: messages and messages_json exclude each other");
+    }
+    return std::string(given);
+  }
+  observe::Report list;
+  for (const qinfer_message& message : messages) {
+    QINFER_ASSIGN_OR_RETURN(const std::string_view role, Text(message.role, "message.role"));
+    QINFER_ASSIGN_OR_RETURN(const std::string_view content,
+                            Text(message.content, "message.content"));
+    observe::Report& item = list.Append();
+    item["role"] = role;
+    item["content"] = content;
+  }
+  return messages.empty() ? std::string("[]") : list.ToJson(0);
+}
+
+int64_t UnixNow() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// The text of a special token, which may be absent.
+std::string_view TokenText(const ModelState* model, bool bos) {
+  if (model == nullptr || model->tokenizer() == nullptr) return std::string_view();
+  const int32_t id = bos ? model->tokenizer()->bos_id() : model->tokenizer()->eos_id();
+  return id < 0 ? std::string_view() : model->tokenizer()->TokenText(id);
+}
+
+}  // namespace
+
+StatusOr<std::string> RenderTemplate(const ModelState* model,
+                                     const qinfer_render_options* options) {
+  QINFER_RETURN_IF_ERROR(NotNull(options, "options"));
+  qinfer_render_options read;
+  QINFER_RETURN_IF_ERROR(ReadStruct(options, "render options", &read));
+  QINFER_RETURN_IF_ERROR(
+      KnownFlags(read.flags, QINFER_TEMPLATE_NO_GENERATION_PROMPT, "render options.flags"));
+  QINFER_RETURN_IF_ERROR(Reserved(read.reserved, "render options.reserved"));
+  QINFER_ASSIGN_OR_RETURN(const std::string messages, MessagesJson(read));
+  tokenizer::RenderInput input;
+  input.messages_json = messages;
+  QINFER_ASSIGN_OR_RETURN(input.tools_json, Text(read.tools_json, "tools_json"));
+  QINFER_ASSIGN_OR_RETURN(input.extra_json, Text(read.extra_json, "extra_json"));
+  QINFER_ASSIGN_OR_RETURN(input.bos_token, Text(read.bos_token, "bos_token"));
+  QINFER_ASSIGN_OR_RETURN(input.eos_token, Text(read.eos_token, "eos_token"));
+  if (input.bos_token.empty()) input.bos_token = TokenText(model, true);
+  if (input.eos_token.empty()) input.eos_token = TokenText(model, false);
+  input.add_generation_prompt = (read.flags & QINFER_TEMPLATE_NO_GENERATION_PROMPT) == 0;
+  input.now_unix_seconds = read.now_unix_seconds == 0                  ? UnixNow()
+                           : read.now_unix_seconds == QINFER_NOW_EPOCH ? 0
+                                                                       : read.now_unix_seconds;
+  tokenizer::RenderLimits limits;
+  if (read.max_output_bytes != 0) limits.max_output_bytes = read.max_output_bytes;
+  if (read.max_steps != 0) limits.max_steps = read.max_steps;
+
+  QINFER_ASSIGN_OR_RETURN(const std::string_view own, Text(read.template_text, "template_text"));
+  if (!own.empty()) {
+    QINFER_ASSIGN_OR_RETURN(std::string name, CopyText(read.template_name, "template_name"));
+    if (name.empty()) name = "template_text";
+    QINFER_ASSIGN_OR_RETURN(const std::shared_ptr<const tokenizer::ChatTemplate> parsed,
+                            tokenizer::ChatTemplate::Parse(own, name));
+    return parsed->Render(input, limits);
+  }
+  if (model == nullptr) {
+    return BadOption("without a model, render options.template_text must be set");
+  }
+  if (model->chat_template() == nullptr) {
+    if (!model->chat_template_error().empty()) {
+      return FormatError(StrCat("the chat template of ", model->name,
+                                " does not parse: ", model->chat_template_error()));
+    }
+    return Misuse(QINFER_DETAIL_NOT_LOADED,
+                  StrCat(model->name,
+                         " has no chat template, or was opened without it; give one in "
+                         "render options.template_text"));
+  }
+  return model->chat_template()->Render(input, limits);
+}
+
+}  // namespace qinfer::api
+
+using namespace qinfer::api;  // NOLINT: the entry points below live outside of any namespace
+
+extern "C" {
+
+qinfer_status qinfer_template_render(qinfer_runtime* runtime, const qinfer_model* model,
+                                     const qinfer_render_options* options, char* buffer,
+                                     size_t capacity, size_t* out_size, qinfer_error* err) {
+  if (out_size != nullptr) *out_size = 0;
+  const auto render = [&]() -> Outcome {
+    if (runtime != nullptr) QINFER_RETURN_IF_ERROR(CheckSecond(runtime, "runtime"));
+    QINFER_RETURN_IF_ERROR(NotNull(out_size, "out_size"));
+    QINFER_ASSIGN_OR_RETURN(
+        const std::string text,
+        RenderTemplate(model == nullptr ? nullptr : model->state.get(), options));
+    return Deliver(absl::Span<const char>(text.data(), text.size()), buffer, capacity, out_size,
+                   "buffer");
+  };
+  if (model == nullptr) return GuardHandle(err, runtime, "runtime", render);
+  return GuardHandle(err, model, "model", render);
+}
+
+qinfer_status qinfer_template_text(const qinfer_model* model, qinfer_str* out, qinfer_error* err) {
+  if (out != nullptr) *out = qinfer_str{};
+  return GuardHandle(err, model, "model", [&]() -> Outcome {
+    QINFER_RETURN_IF_ERROR(NotNull(out, "out"));
+    const ModelState& state = *model->state;
+    if (!state.chat_template_error().empty()) {
+      return qinfer::FormatError(qinfer::StrCat("the chat template of ", state.name,
+                                                " does not parse: ", state.chat_template_error()));
+    }
+    if (state.chat_template() != nullptr) *out = Str(state.chat_template()->text());
+    return QINFER_OK;
+  });
+}
+
+}  // extern "C"
