@@ -18,7 +18,8 @@ set(isa_definitions)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   qinfer_isa_folder(avx2 -mavx2 -mfma -mf16c)
   qinfer_isa_folder(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c -mprefer-vector-width=512
-    -Wno-uninitialized -Wno-maybe-uninitialized)  # false alarms in the headers of GCC 12
+    # False alarms in the headers of GCC 12.
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 else()
   qinfer_isa_folder(neon -march=armv8.2-a+dotprod)
 endif()
