@@ -107,7 +107,12 @@ Status ForwardImpl::Begin(absl::Span<const BatchSegment> segments) {
     if (segment.logits_from < count) rows += count - segment.logits_from;
     const absl::Span<const kv::GroupLayout> groups = segment.sequence->cache().groups();
     bool fits = groups.size() == groups_.size();
-    for (size_t g = 0; fits && g < groups.size(); ++g) fits = groups[g].layers == groups_[g].layers;
+    for (size_t g = 0; fits && g < groups.size(); ++g) {
+      const kv::GroupLayout &has = groups[g], &needs = groups_[g];
+      fits = has.layers == needs.layers && has.kv_heads == needs.kv_heads &&
+             has.head_dim == needs.head_dim && has.v_head_dim == needs.v_head_dim &&
+             has.window == needs.window;
+    }
     if (!fits) return MisuseError(StrCat("segment ", s, " has a KV cache of another model"));
     for (const int32_t token : segment.tokens) {
       if (token < 0 || static_cast<uint32_t>(token) >= spec_.vocab_size) {

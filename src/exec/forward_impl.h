@@ -101,7 +101,7 @@ class ForwardImpl final : public Forward {
   void ResolvePages();
   void RopeToken(uint32_t token);
   bool RunRope(const Deadline& deadline);
-  uint32_t CutAttention();
+  uint32_t CutAttention(uint64_t* work);
   void AttentionUnit(uint32_t lane, uint32_t unit);
   bool RunAttention(const Deadline& deadline);
 

@@ -14,6 +14,7 @@ namespace qinfer::exec {
 namespace {
 
 constexpr uint64_t kDefaultContext = 4096;
+constexpr uint64_t kGgufWindow = 256 << 10;  // through which a GGUF header is read
 
 // Passes everything on to another Memory, and so counts one user's part of it.
 struct Account {
@@ -34,10 +35,15 @@ uint64_t MappedBytes(const format::Checkpoint& checkpoint) {
   return bytes;
 }
 
-// Page tables grow by doubling; while one grows, old and new exist together.
+// Page tables grow by doubling from 16 pages; while one grows, old and new exist together.
 uint64_t TableBytes(const std::vector<kv::GroupLayout>& groups, const kv::CacheOptions& options) {
+  constexpr uint64_t kSmallest = 16, kEntry = sizeof(uint32_t) + sizeof(const uint8_t*);
   const uint64_t pages = CeilDiv<uint64_t>(options.max_tokens, kernels::kPageTokens);
-  return groups.size() * pages * 2 * (sizeof(uint32_t) + sizeof(const uint8_t*));
+  uint64_t capacity = kSmallest;
+  while (capacity < pages) capacity *= 2;
+  const uint64_t growing = capacity > kSmallest ? capacity / 2 : 0;
+  const uint64_t others = (std::max<uint64_t>(options.max_sequences, 1) - 1) * kSmallest;
+  return groups.size() * (capacity + growing + others) * kEntry;
 }
 
 }  // namespace
@@ -70,6 +76,9 @@ StatusOr<MemoryPlan> PlanMemory(const format::Checkpoint& checkpoint, const mode
   plan.tokenizer_bytes = checkpoint.memory_bytes() + text;
   const uint64_t held = plan.mapped_bytes + checkpoint.memory_bytes() + plan.weight_bytes;
   plan.load_peak_bytes = held + std::max(loader, text_peak);
+  if (checkpoint.gguf() != nullptr) {
+    plan.load_peak_bytes = std::max(plan.load_peak_bytes, kGgufWindow);
+  }
 
   kv::CacheOptions cache;
   cache.k_type = options.k_type;

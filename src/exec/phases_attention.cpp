@@ -10,23 +10,8 @@ namespace {
 constexpr uint64_t kUnitScores = 500000;  // multiply-adds of one attention unit
 constexpr uint32_t kLeastTile = 4;
 constexpr uint32_t kRopeTokens = 16;  // of one unit
-
-}  // namespace
-
-// The page tables of this layer's group; pages do not move while a batch is in flight, tables may.
-void ForwardImpl::ResolvePages() {
-  for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
-    Segment& segment = ws_.segments[s];
-    if (own_pages_) {
-      segment.pages = ws_.page_table;
-      segment.first_page = 0;
-    } else {
-      segment.pages = segment.sequence->Pages(group_of_[layer_], &segment.first_page).data();
-    }
-  }
-}
-
-namespace {
+// Less than this in all is done sooner by one lane than a barrier is passed.
+constexpr uint64_t kAloneScores = 100000;
 
 // Where this layer's planes are inside a page, and of which types.
 struct Planes {
@@ -34,10 +19,8 @@ struct Planes {
   kernels::KvType k_type, v_type;
 };
 
-}  // namespace
-
-static Planes PlanesOf(const Segment& segment, uint32_t group, uint32_t index, bool own_pages,
-                       const model::AttentionSpec& a) {
+Planes PlanesOf(const Segment& segment, uint32_t group, uint32_t index, bool own_pages,
+                const model::AttentionSpec& a) {
   Planes planes;
   if (own_pages) {
     planes.k_type = planes.v_type = kernels::KvType::kF32;
@@ -54,6 +37,21 @@ static Planes PlanesOf(const Segment& segment, uint32_t group, uint32_t index, b
   planes.v_offset = layout.VOffset(index, 0);
   planes.head_stride = layout.KOffset(index, 1) - layout.KOffset(index, 0);
   return planes;
+}
+
+}  // namespace
+
+// The page tables of this layer's group; pages do not move while a batch is in flight, tables may.
+void ForwardImpl::ResolvePages() {
+  for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
+    Segment& segment = ws_.segments[s];
+    if (own_pages_) {
+      segment.pages = ws_.page_table;
+      segment.first_page = 0;
+    } else {
+      segment.pages = segment.sequence->Pages(group_of_[layer_], &segment.first_page).data();
+    }
+  }
 }
 
 void ForwardImpl::RopeToken(uint32_t token) {
@@ -105,8 +103,8 @@ bool ForwardImpl::RunRope(const Deadline& deadline) {
 }
 
 // Decides tiles of queries, and splits the query heads of a key-value head where there would be
-// too few units; neither changes any bit. Returns the number of units.
-uint32_t ForwardImpl::CutAttention() {
+// too few units; neither changes any bit. Returns the number of units, adds up multiply-adds.
+uint32_t ForwardImpl::CutAttention(uint64_t* work) {
   const model::AttentionSpec& a = layer_spec_->attention;
   const uint32_t group_heads = a.heads / a.kv_heads;
   uint64_t units = 0;
@@ -115,6 +113,7 @@ uint32_t ForwardImpl::CutAttention() {
     uint64_t keys = uint64_t{segment.position} + segment.tokens;
     if (a.window != 0) keys = std::min<uint64_t>(keys, a.window + segment.tokens);
     const uint64_t per_query = keys * group_heads * (a.head_dim + a.v_head_dim);
+    *work += per_query * a.kv_heads * segment.tokens;
     segment.tile = static_cast<uint32_t>(std::min<uint64_t>(
         segment.tokens,
         std::min<uint64_t>(kMaxAttentionTile,
@@ -182,8 +181,10 @@ void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
 
 bool ForwardImpl::RunAttention(const Deadline& deadline) {
   ResolvePages();
-  const uint32_t units = CutAttention();
-  return RunUnits(context_.executor, ws_.lanes, deadline, units, &next_,
+  uint64_t work = 0;
+  const uint32_t units = CutAttention(&work);
+  const uint32_t lanes = work < kAloneScores ? 1 : ws_.lanes;
+  return RunUnits(context_.executor, lanes, deadline, units, &next_,
                   [&](uint32_t lane, uint32_t unit) { AttentionUnit(lane, unit); });
 }
 

@@ -140,6 +140,8 @@ def llama_gguf(model, config, path, types=None):
         elif name == "model.norm.weight":
             out = "output_norm.weight"
         elif name == "lm_head.weight":
+            if config.tie_word_embeddings:
+                continue
             out = "output.weight"
         else:
             _, _, layer, rest = name.split(".", 3)
