@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "tokenizer/jinja_value.h"
 
 namespace qinfer::tokenizer::jinja {
@@ -137,7 +137,8 @@ enum WellKnownName : NameId { kNameLoop, kNameCaller, kNameVarargs, kNameKwargs,
 struct Ast {
   std::string template_name;
   std::vector<std::string> names;
-  absl::flat_hash_map<std::string, NameId> ids;
+  // Not Abseil's table: that one does not survive an allocation that fails while it grows.
+  std::unordered_map<std::string, NameId> ids;
   Body body;
   std::vector<std::pair<NameId, const Stmt*>> blocks;
 };

@@ -6,10 +6,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
-
-#include "absl/container/flat_hash_map.h"
 
 namespace qinfer::tokenizer::jinja {
 
@@ -197,7 +196,7 @@ struct DictObject final : Object {
 
  private:
   size_t IndexOf(const Value& key) const;
-  absl::flat_hash_map<std::string_view, size_t> by_string_;
+  std::unordered_map<std::string_view, size_t> by_string_;  // see jinja_ast.h for why
   bool only_strings_ = true;
 };
 
