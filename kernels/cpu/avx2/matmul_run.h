@@ -205,6 +205,10 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
       QINFER_RUN(kSym, 16);
     }
   }
+  if (call.unit == 32 && x.block == 32) {
+    if (m.has_min) QINFER_RUN(kMin, kBlocks32);
+    QINFER_RUN(kSym, kBlocks32);
+  }
   if (call.unit == 32) {
     if (m.has_min) QINFER_RUN(kMin, 32);
     QINFER_RUN(kSym, 32);

@@ -8,6 +8,7 @@ namespace qinfer::kernels::avx2 {
 namespace {
 
 enum Mode { kSym, kMin, kSubSym, kSubMin };
+constexpr int kBlocks32 = -32;  // as a unit: units and blocks of 32
 
 // A panel as a tile reads it: codes in place or widened to bytes, scales widened to 32 bits.
 struct Panel {
@@ -139,6 +140,49 @@ QINFER_FN void TileFloat(const Call& call, const Panel& panel, uint32_t token, u
   Store<T>(call, token, row, total, out, out_stride);
 }
 
+// Float scales with blocks of 32, each one unit: the common case of small groups, without a loop
+// over the units of a block.
+template <WeightKind K, class L, int T, bool kHasMin>
+QINFER_FN void TileBlocks32(const Call& call, const Panel& panel, uint32_t token, uint32_t row,
+                            float* out, size_t out_stride, bool prefetch) {
+  const Activations& x = *call.x;
+  const int8_t* a[T];
+  const float* scale_a[T];
+  const int32_t* correction[T];
+  __m256 total[T][2];
+#pragma GCC unroll 4
+  for (int t = 0; t < T; ++t) {
+    a[t] = x.codes + (token + t) * x.code_stride;
+    scale_a[t] = x.scales + (token + t) * x.scale_stride;
+    correction[t] = call.correction + (token + t) * static_cast<size_t>(call.corrections);
+    total[t][0] = total[t][1] = _mm256_setzero_ps();
+  }
+  const uint8_t* p = panel.codes;
+  const uint32_t granules = call.padded / kInputGranule;
+  for (uint32_t g = 0; g < granules; ++g, p += L::kGranule) {
+    __m256i acc[T][2];
+#pragma GCC unroll 4
+    for (int t = 0; t < T; ++t) acc[t][0] = acc[t][1] = Start<K, kHasMin>(correction[t][g]);
+    if (prefetch) Prefetch<L>(p);
+    Granule<K, L, T, false>(p, a, g * kInputGranule, nullptr, nullptr, acc, acc);
+    const uint32_t group = call.group == 32 ? g : g * kInputGranule / call.group;
+    const float* at = panel.scales + group * (kHasMin ? 32 : 16);
+#pragma GCC unroll 2
+    for (int r = 0; r < 2; ++r, at += 8) {
+      const __m256 scale = _mm256_loadu_ps(at);
+#pragma GCC unroll 4
+      for (int t = 0; t < T; ++t) {
+        __m256 part = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(acc[t][r]), _mm256_setzero_ps());
+        if constexpr (kHasMin)
+          part = _mm256_fmadd_ps(_mm256_loadu_ps(at + 16),
+                                 _mm256_castsi256_ps(_mm256_set1_epi32(correction[t][g])), part);
+        total[t][r] = _mm256_fmadd_ps(_mm256_set1_ps(scale_a[t][g]), part, total[t][r]);
+      }
+    }
+  }
+  Store<T>(call, token, row, total, out, out_stride);
+}
+
 // Sub-scales, in groups of 16 or 32: whole blocks in integers. The sums of sub-scale times I come
 // for free, as factors of the widening; those of minimum times A (symmetric: sub-scale times A) are
 // one instruction per pair of units.
@@ -207,7 +251,9 @@ QINFER_FN void TileSub(const Call& call, const Panel& panel, uint32_t token, uin
 template <WeightKind K, class L, int T, Mode M, int kUnit>
 QINFER_FN void Tile(const Call& call, const Panel& panel, uint32_t token, uint32_t row, float* out,
                     size_t out_stride, bool prefetch) {
-  if constexpr (M == kSym || M == kMin)
+  if constexpr (kUnit == kBlocks32)
+    TileBlocks32<K, L, T, M == kMin>(call, panel, token, row, out, out_stride, prefetch);
+  else if constexpr (M == kSym || M == kMin)
     TileFloat<K, L, T, M == kMin, kUnit>(call, panel, token, row, out, out_stride, prefetch);
   else
     TileSub<K, L, T, M == kSubMin, kUnit>(call, panel, token, row, out, out_stride, prefetch);
