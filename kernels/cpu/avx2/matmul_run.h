@@ -190,10 +190,18 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
   if constexpr (K != WeightKind::kInt8) {
     if (m.scale == ScaleKind::kSub8) {
       if constexpr (K == WeightKind::kInt6) {
+        if (call.unit == 16 && x.block == 32) {
+          if (m.has_min) QINFER_RUN(kSubMin, -16);
+          QINFER_RUN(kSubSym, -16);
+        }
         if (call.unit == 16) {
           if (m.has_min) QINFER_RUN(kSubMin, 16);
           QINFER_RUN(kSubSym, 16);
         }
+      }
+      if (x.block == 32) {
+        if (m.has_min) QINFER_RUN(kSubMin, kBlocks32);
+        QINFER_RUN(kSubSym, kBlocks32);
       }
       if (m.has_min) QINFER_RUN(kSubMin, 32);
       QINFER_RUN(kSubSym, 32);

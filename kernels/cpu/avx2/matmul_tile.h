@@ -8,7 +8,7 @@ namespace qinfer::kernels::avx2 {
 namespace {
 
 enum Mode { kSym, kMin, kSubSym, kSubMin };
-constexpr int kBlocks32 = -32;  // as a unit: units and blocks of 32
+constexpr int kBlocks32 = -32;  // as a unit: units and blocks of 32 (kSub8: -16 too)
 
 // A panel as a tile reads it: codes in place or widened to bytes, scales widened to 32 bits.
 struct Panel {
@@ -186,7 +186,8 @@ QINFER_FN void TileBlocks32(const Call& call, const Panel& panel, uint32_t token
 // Sub-scales, in groups of 16 or 32: whole blocks in integers. The sums of sub-scale times I come
 // for free, as factors of the widening; those of minimum times A (symmetric: sub-scale times A) are
 // one instruction per pair of units.
-template <WeightKind K, class L, int T, bool kHasMin, int kUnit>
+// kOne: blocks of 32, so that a block is one granule and one pair.
+template <WeightKind K, class L, int T, bool kHasMin, int kUnit, bool kOne>
 QINFER_FN void TileSub(const Call& call, const Panel& panel, uint32_t token, uint32_t row,
                        float* out, size_t out_stride, bool prefetch) {
   constexpr int kZeroBits = K == WeightKind::kInt4 ? 3 : 5;
@@ -213,13 +214,14 @@ QINFER_FN void TileSub(const Call& call, const Panel& panel, uint32_t token, uin
 #pragma GCC unroll 4
     for (int t = 0; t < T; ++t)
       sum[t][0] = sum[t][1] = second[t][0] = second[t][1] = _mm256_setzero_si256();
-    for (; k < end; k += 32) {
+    do {
       if (prefetch) Prefetch<L>(p);
       Granule<K, L, T, false>(p, a, k, sub, sub + (kUnit == 16 ? 16 : 0), sum, sum);
       p += L::kGranule;
       sub += kUnit == 16 ? 32 : 16;
-    }
-    for (; pair < pair_end; ++pair) {
+      k += 32;
+    } while (!kOne && k < end);
+    do {
       const __m256i w0 = Load(panel.pairs + pair * 16), w1 = Load(panel.pairs + pair * 16 + 8);
 #pragma GCC unroll 4
       for (int t = 0; t < T; ++t) {
@@ -227,7 +229,8 @@ QINFER_FN void TileSub(const Call& call, const Panel& panel, uint32_t token, uin
         second[t][0] = _mm256_add_epi32(second[t][0], _mm256_madd_epi16(w0, sums));
         second[t][1] = _mm256_add_epi32(second[t][1], _mm256_madd_epi16(w1, sums));
       }
-    }
+    } while (!kOne && ++pair < pair_end);
+    if (kOne) ++pair;
 #pragma GCC unroll 4
     for (int t = 0; t < T; ++t) {
       const __m256 by = _mm256_set1_ps(scale_a[t][block]);
@@ -251,12 +254,13 @@ QINFER_FN void TileSub(const Call& call, const Panel& panel, uint32_t token, uin
 template <WeightKind K, class L, int T, Mode M, int kUnit>
 QINFER_FN void Tile(const Call& call, const Panel& panel, uint32_t token, uint32_t row, float* out,
                     size_t out_stride, bool prefetch) {
-  if constexpr (kUnit == kBlocks32)
+  if constexpr (kUnit == kBlocks32 && (M == kSym || M == kMin))
     TileBlocks32<K, L, T, M == kMin>(call, panel, token, row, out, out_stride, prefetch);
   else if constexpr (M == kSym || M == kMin)
     TileFloat<K, L, T, M == kMin, kUnit>(call, panel, token, row, out, out_stride, prefetch);
   else
-    TileSub<K, L, T, M == kSubMin, kUnit>(call, panel, token, row, out, out_stride, prefetch);
+    TileSub < K, L, T, M == kSubMin,
+        kUnit<0 ? -kUnit : kUnit, (kUnit < 0)>(call, panel, token, row, out, out_stride, prefetch);
 }
 
 }  // namespace
