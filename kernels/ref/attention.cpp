@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "src/core/half.h"
 #include "kernels/layout.h"
 #include "kernels/ref/math.h"
 #include "kernels/ref/ref.h"
+#include "src/core/half.h"
 
 namespace qinfer::kernels::ref {
 namespace {

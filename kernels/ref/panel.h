@@ -2,8 +2,8 @@
 // every other kernel and packer is tested against. No arithmetic of matrix products here.
 #pragma once
 
-#include "src/core/half.h"
 #include "kernels/layout.h"
+#include "src/core/half.h"
 
 namespace qinfer::kernels::ref {
 
