@@ -54,6 +54,16 @@ std::vector<qinfer_tensor_info> Tensors(const qinfer_model* model) {
   return tensors;
 }
 
+// HAS_TOKENIZER and HAS_TEMPLATE as they are once loaded; none where the model comes without a
+// vocabulary.
+uint64_t TextParts(qinfer_runtime* runtime, const Options& options) {
+  try {
+    return Info(OpenModel(runtime, options.model, options, QINFER_PARTS_VOCABULARY).get()).flags;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 void RunInfo(const Options& options) {
   const Runtime runtime = MakeRuntime(options);
   const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_HEADER);
@@ -102,10 +112,11 @@ void RunInfo(const Options& options) {
   std::printf("  vocabulary     %u, head %s\n", info.vocab_size,
               (info.flags & QINFER_MODEL_TIED_HEAD) != 0 ? "tied to the embedding" : "of its own");
   std::printf("  context        %u\n", info.max_context);
+  const uint64_t text_parts = TextParts(runtime.get(), options);
   std::printf("  tokenizer      %s\n",
-              (info.flags & QINFER_MODEL_HAS_TOKENIZER) != 0 ? "yes" : "none");
+              (text_parts & QINFER_MODEL_HAS_TOKENIZER) != 0 ? "yes" : "none");
   std::printf("  chat template  %s\n",
-              (info.flags & QINFER_MODEL_HAS_TEMPLATE) != 0 ? "yes" : "none");
+              (text_parts & QINFER_MODEL_HAS_TEMPLATE) != 0 ? "yes" : "none");
   struct Sum {
     uint32_t count = 0;
     uint64_t elements = 0, bytes = 0;
@@ -214,15 +225,10 @@ void RunConvert(const Options& options) {
   size_t exact = 0;
   for (size_t i = 0; i < count; ++i) {
     const std::string at = "tensors[" + std::to_string(i) + "].";
-    int32_t is_exact = 0;
-    const std::string path = at + "exact";
-    if (qinfer_report_bool(report.get(), path.data(), path.size(), &is_exact, nullptr) ==
-            QINFER_OK &&
-        is_exact != 0) {
+    if (Text(report.get(), at + "import") == "exact") {
       ++exact;
     } else {
-      std::printf("not lossless: %s (%s as %s)\n", Text(report.get(), at + "name").c_str(),
-                  Text(report.get(), at + "source").c_str(),
+      std::printf("not lossless: %s, stored as %s\n", Text(report.get(), at + "name").c_str(),
                   Text(report.get(), at + "format").c_str());
     }
   }

@@ -1,5 +1,6 @@
-/* The shipped model, in each of the three formats, cut and damaged in every way that a disk or an attacker might: every attempt ends in a status and
- * a message, without a crash, a hang, or more than 64 MB of memory beyond the file's size. */
+/* The shipped model, in each of the three formats, cut and damaged in every way that a disk or an
+ * attacker might: every attempt ends in a status and a message, without a crash, a hang, or more
+ * than 64 MB of memory beyond the file's size. */
 #include <stdint.h>
 
 #include "gguf_image.h"
@@ -22,8 +23,10 @@ static qinfer_str text_of(const memory_file* file) {
   return text;
 }
 
-/* Opens the first `size` bytes; a copy of exactly that size, so that a sanitizer sees the first byte past the end. */
-static qinfer_status open_bytes(const unsigned char* bytes, size_t size, uint32_t parts, int copy, qinfer_error* err) {
+/* Opens the first `size` bytes; a copy of exactly that size, so that a sanitizer sees the first
+ * byte past the end. */
+static qinfer_status open_bytes(const unsigned char* bytes, size_t size, uint32_t parts, int copy,
+                                qinfer_error* err) {
   qinfer_source source = QINFER_SOURCE_INIT;
   qinfer_load_options load = QINFER_LOAD_OPTIONS_INIT;
   qinfer_memory_usage usage = QINFER_MEMORY_USAGE_INIT;
@@ -92,8 +95,10 @@ static void test_damage(const image* image) {
       memcpy(old[e], bytes + at[e], 8);
       const uint32_t kind = next_random(&state) % 4;
       static const uint64_t absurd[4] = {UINT64_MAX, (uint64_t)1 << 62, 0x7fffffff, 0};
-      if (kind == 0) memcpy(bytes + at[e], &absurd[next_random(&state) % 4], 8);
-      else bytes[at[e]] ^= (unsigned char)(1u << next_random(&state) % 8);
+      if (kind == 0)
+        memcpy(bytes + at[e], &absurd[next_random(&state) % 4], 8);
+      else
+        bytes[at[e]] ^= (unsigned char)(1u << next_random(&state) % 8);
     }
     if (open_bytes(bytes, image->file.size, QINFER_PARTS_HEADER, 0, &err) < 0) ++refused;
     for (size_t e = edits; e-- > 0;) memcpy(bytes + at[e], old[e], 8);
@@ -152,10 +157,12 @@ static void test_not_finite(const image* image) {
 
 static void test_odd_files(const image* safetensors) {
   qinfer_error err = QINFER_ERROR_INIT;
-  CHECK_STATUS(open_bytes(NULL, 0, QINFER_PARTS_ALL, 0, &err) < 0 ? QINFER_E_FORMAT : QINFER_OK, QINFER_E_FORMAT);
+  CHECK_STATUS(open_bytes(NULL, 0, QINFER_PARTS_ALL, 0, &err) < 0 ? QINFER_E_FORMAT : QINFER_OK,
+               QINFER_E_FORMAT);
   unsigned char zeros[4096] = {0};
   CHECK(open_bytes(zeros, sizeof zeros, QINFER_PARTS_ALL, 1, &err) == QINFER_E_FORMAT);
-  CHECK(open_bytes((const unsigned char*)"not a model at all, just some text", 34, QINFER_PARTS_ALL, 1, &err) == QINFER_E_FORMAT);
+  CHECK(open_bytes((const unsigned char*)"not a model at all, just some text", 34, QINFER_PARTS_ALL,
+                   1, &err) == QINFER_E_FORMAT);
   CHECK(open_bytes(config.bytes, config.size, QINFER_PARTS_ALL, 1, &err) < 0);
   /* The right weights under a configuration of another size. */
   memory_file saved = config;
@@ -164,7 +171,8 @@ static void test_odd_files(const image* safetensors) {
   char* hidden = strstr((char*)config.bytes, "\"hidden_size\": 256");
   CHECK(hidden != NULL);
   if (hidden != NULL) memcpy(hidden, "\"hidden_size\": 320", 18);
-  CHECK(open_bytes(safetensors->file.bytes, safetensors->file.size, QINFER_PARTS_ALL, 0, &err) == QINFER_E_FORMAT);
+  CHECK(open_bytes(safetensors->file.bytes, safetensors->file.size, QINFER_PARTS_ALL, 0, &err) ==
+        QINFER_E_FORMAT);
   free(config.bytes);
   config = saved;
 }
@@ -220,7 +228,8 @@ int main(int argc, char** argv) {
 
   size_t header = 0;
   memory_file without_merges = gguf_image(model, &images[0].file, 0, &header);
-  CHECK(open_bytes(without_merges.bytes, without_merges.size, QINFER_PARTS_VOCABULARY, 0, &err) == QINFER_E_FORMAT);
+  CHECK(open_bytes(without_merges.bytes, without_merges.size, QINFER_PARTS_VOCABULARY, 0, &err) ==
+        QINFER_E_FORMAT);
   printf("no merges: %s\n", err.message);
   memory_file_free(&without_merges);
   printf("highest memory in use: %.1f MB\n", 1e-6 * (double)worst_memory);

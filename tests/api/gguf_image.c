@@ -37,9 +37,15 @@ static void key_text(memory_file* file, const char* name, const char* value) {
 /* GGUF's name of a Hugging Face tensor; empty where there is none. */
 static void rename_tensor(const char* from, size_t size, char* to, size_t room) {
   static const char* const parts[][2] = {
-      {"self_attn.q_proj", "attn_q"},       {"self_attn.k_proj", "attn_k"},          {"self_attn.v_proj", "attn_v"},
-      {"self_attn.o_proj", "attn_output"},  {"mlp.gate_proj", "ffn_gate"},           {"mlp.up_proj", "ffn_up"},
-      {"mlp.down_proj", "ffn_down"},        {"input_layernorm", "attn_norm"},        {"post_attention_layernorm", "ffn_norm"},
+      {"self_attn.q_proj", "attn_q"},
+      {"self_attn.k_proj", "attn_k"},
+      {"self_attn.v_proj", "attn_v"},
+      {"self_attn.o_proj", "attn_output"},
+      {"mlp.gate_proj", "ffn_gate"},
+      {"mlp.up_proj", "ffn_up"},
+      {"mlp.down_proj", "ffn_down"},
+      {"input_layernorm", "attn_norm"},
+      {"post_attention_layernorm", "ffn_norm"},
   };
   char name[128];
   snprintf(name, sizeof(name), "%.*s", (int)size, from);
@@ -56,7 +62,8 @@ static void rename_tensor(const char* from, size_t size, char* to, size_t room) 
   }
 }
 
-static void put_vocabulary(memory_file* file, const qinfer_model* model, uint32_t count, int merges) {
+static void put_vocabulary(memory_file* file, const qinfer_model* model, uint32_t count,
+                           int merges) {
   key_text(file, "tokenizer.ggml.model", "gpt2");
   key_text(file, "tokenizer.ggml.pre", "gpt-2");
   key_u32(file, "tokenizer.ggml.bos_token_id", 0);
@@ -78,7 +85,8 @@ static void put_vocabulary(memory_file* file, const qinfer_model* model, uint32_
     put_u32(file, special ? 3 : 1);
   }
   if (!merges) return;
-  /* A merge for every token that is two other tokens side by side: not the trained ones, but valid. */
+  /* A merge for every token that is two other tokens side by side: not the trained ones, but valid.
+   */
   key(file, "tokenizer.ggml.merges", 9);
   put_u32(file, 8);
   const size_t count_at = file->size;
@@ -104,7 +112,8 @@ static void put_vocabulary(memory_file* file, const qinfer_model* model, uint32_
   memcpy(file->bytes + count_at, &found, 8);
 }
 
-memory_file gguf_image(const qinfer_model* model, const memory_file* checkpoint, int merges, size_t* header_bytes) {
+memory_file gguf_image(const qinfer_model* model, const memory_file* checkpoint, int merges,
+                       size_t* header_bytes) {
   memory_file file = {0};
   qinfer_model_info info = QINFER_MODEL_INFO_INIT;
   qinfer_model_info_get(model, &info, NULL);
