@@ -11,7 +11,7 @@ namespace {
 // The template of tokenizer_config.json: a string, or a list of named ones.
 StatusOr<std::string> TemplateFromConfig(const std::string& config, const std::string& where) {
   if (config.empty()) return std::string();
-  QINFER_ASSIGN_OR_RETURN(const nlohmann::json json, model::ParseJsonObject(config, where));
+  QINFER_ASSIGN_OR_RETURN(const model::JsonDocument json, model::ParseJsonObject(config, where));
   const auto it = json.find("chat_template");
   if (it == json.end() || it->is_null()) return std::string();
   if (it->is_string()) return it->get<std::string>();

@@ -8,15 +8,23 @@ namespace {
 
 constexpr size_t kMaxJsonBytes = 16u << 20;
 
+constexpr int kMaxJsonDepth = 64;
+
 std::string Range(double low, double high) { return StrCat("from ", low, " to ", high); }
 
 }  // namespace
 
-StatusOr<nlohmann::json> ParseJsonObject(std::string_view text, const std::string& name) {
+StatusOr<JsonDocument> ParseJsonObject(std::string_view text, const std::string& name) {
   if (text.size() > kMaxJsonBytes) {
     return FormatError(StrCat(name, ": ", text.size(), " bytes are too many for a configuration"));
   }
-  nlohmann::json parsed = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
+  bool too_deep = false;
+  const auto within = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    too_deep = too_deep || depth > kMaxJsonDepth;
+    return depth <= kMaxJsonDepth;
+  };
+  JsonDocument parsed(nlohmann::json::parse(text.begin(), text.end(), within, false));
+  if (too_deep) return FormatError(StrCat(name, ": nested deeper than ", kMaxJsonDepth, " levels"));
   if (parsed.is_discarded()) return FormatError(name + ": not valid JSON");
   if (!parsed.is_object()) return FormatError(name + ": the document is not a JSON object");
   return parsed;

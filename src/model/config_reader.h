@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -22,9 +23,53 @@ constexpr uint32_t kMaxHeads = 4096;
 constexpr uint32_t kMaxHeadDim = 4096;
 constexpr uint32_t kMaxPosition = 1u << 26;  // angles stay exact enough
 
-// Parses without exceptions; FormatError for bad syntax, more than 16 MiB, or a root that is not an
-// object.
-StatusOr<nlohmann::json> ParseJsonObject(std::string_view text, const std::string& name);
+// Empties containers from the inside out: an empty one is destroyed without allocating. Depth is
+// bounded by whoever has built it.
+template <typename Json>
+void EmptyJson(Json* node) noexcept {
+  if (node->is_array()) {
+    auto& items = node->template get_ref<typename Json::array_t&>();
+    for (Json& item : items) EmptyJson(&item);
+    items.clear();
+  } else if (node->is_object()) {
+    auto& members = node->template get_ref<typename Json::object_t&>();
+    for (auto& member : members) EmptyJson(&member.second);
+    members.clear();
+  }
+}
+
+// The destructor of nlohmann's values allocates, and so would end the process where memory has run
+// out. This one empties a local value first, unless that is returned.
+template <typename Json>
+class JsonGuard {
+ public:
+  explicit JsonGuard(Json* value) : value_(value) {}
+  JsonGuard(const JsonGuard&) = delete;
+  JsonGuard& operator=(const JsonGuard&) = delete;
+  ~JsonGuard() {
+    if (value_ != nullptr) EmptyJson(value_);
+  }
+  void Dismiss() { value_ = nullptr; }
+
+ private:
+  Json* value_;
+};
+
+// A document that does so by itself.
+class JsonDocument : public nlohmann::json {
+ public:
+  JsonDocument() = default;
+  explicit JsonDocument(nlohmann::json&& root) noexcept : nlohmann::json(std::move(root)) {}
+  JsonDocument(JsonDocument&& other) noexcept
+      : nlohmann::json(static_cast<nlohmann::json&&>(other)) {}
+  JsonDocument(const JsonDocument&) = delete;
+  JsonDocument& operator=(const JsonDocument&) = delete;
+  ~JsonDocument() { EmptyJson<nlohmann::json>(this); }
+};
+
+// Parses without exceptions; FormatError for bad syntax, more than 16 MiB, more than 64 levels, or
+// a root that is not an object.
+StatusOr<JsonDocument> ParseJsonObject(std::string_view text, const std::string& name);
 
 class JsonReader {
  public:

@@ -43,7 +43,7 @@ StatusOr<GenerationDefaults> FromHf(const format::Checkpoint& checkpoint) {
   bool ends = false;
   if (!files.generation_config_json.empty()) {
     const std::string where = checkpoint.name() + ": generation_config.json";
-    QINFER_ASSIGN_OR_RETURN(const nlohmann::json json,
+    QINFER_ASSIGN_OR_RETURN(const JsonDocument json,
                             ParseJsonObject(files.generation_config_json, where));
     QINFER_ASSIGN_OR_RETURN(ends, ReadEnds(json, where, &defaults.eos_ids));
     JsonReader reader(json, where + ": ");
@@ -62,7 +62,7 @@ StatusOr<GenerationDefaults> FromHf(const format::Checkpoint& checkpoint) {
   }
   if (!ends && !files.config_json.empty()) {
     const std::string where = checkpoint.name() + ": config.json";
-    QINFER_ASSIGN_OR_RETURN(const nlohmann::json json, ParseJsonObject(files.config_json, where));
+    QINFER_ASSIGN_OR_RETURN(const JsonDocument json, ParseJsonObject(files.config_json, where));
     QINFER_ASSIGN_OR_RETURN(ends, ReadEnds(json, where, &defaults.eos_ids));
     const auto text = json.find("text_config");
     if (!ends && text != json.end() && text->is_object()) {

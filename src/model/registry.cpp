@@ -30,7 +30,7 @@ StatusOr<ModelSpec> FromHf(const format::Checkpoint& checkpoint) {
   if (checkpoint.side_files().config_json.empty()) {
     return FormatError(where + ": missing; it says what the model is, put it beside the weights");
   }
-  QINFER_ASSIGN_OR_RETURN(const nlohmann::json config,
+  QINFER_ASSIGN_OR_RETURN(const JsonDocument config,
                           ParseJsonObject(checkpoint.side_files().config_json, where));
   JsonReader reader(config, where + ": ");
   const std::vector<std::string> names = reader.Strings("architectures", 16);

@@ -138,7 +138,9 @@ struct Writer {
   Json* object;
   template <typename T>
   void operator()(const char* name, const T& value) {
-    (*object)[name] = ToJson(value);
+    Json json = ToJson(value);
+    const JsonGuard guard(&json);
+    (*object)[name] = std::move(json);
   }
 };
 
@@ -157,6 +159,7 @@ struct DifferenceWriter {
   template <typename T>
   void operator()(const char* name, const T& value) {
     Json json = ToJson(value);
+    const JsonGuard guard(&json);
     if (json != defaults[name]) (*object)[name] = std::move(json);
   }
 };
@@ -170,18 +173,33 @@ Json ToJson(const T& value) {
     return Words<T>::kAll[static_cast<size_t>(value)];
   } else if constexpr (IsVector<T>::value) {
     Json array = Json::array();
-    for (const auto& element : value) array.push_back(ToJson(element));
+    JsonGuard guard(&array);
+    for (const auto& element : value) {
+      Json json = ToJson(element);
+      const JsonGuard element_guard(&json);
+      array.push_back(std::move(json));
+    }
+    guard.Dismiss();
     return array;
   } else if constexpr (std::is_same_v<T, TensorRef>) {
     if (value.row_begin == 0 && value.rows == 0) return value.name;
-    return {{"name", value.name}, {"row_begin", value.row_begin}, {"rows", value.rows}};
+    Json object = Json::object();
+    JsonGuard guard(&object);
+    object["name"] = value.name;
+    object["row_begin"] = value.row_begin;
+    object["rows"] = value.rows;
+    guard.Dismiss();
+    return object;
   } else {
     T defaults_value, copy = value;
     Json defaults = Json::object(), object = Json::object();
+    const JsonGuard defaults_guard(&defaults);
+    JsonGuard guard(&object);
     Writer all{&defaults};
     Fields(defaults_value, all);
     DifferenceWriter writer{&object, defaults};
     Fields(copy, writer);
+    guard.Dismiss();
     return object;
   }
 }
@@ -323,12 +341,13 @@ class Reader {
 }  // namespace
 
 std::string SpecToJson(const ModelSpec& spec) {
-  return ToJson(spec).dump(-1, ' ', false, Json::error_handler_t::replace);
+  Json json = ToJson(spec);
+  const JsonGuard guard(&json);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 StatusOr<ModelSpec> SpecFromJson(std::string_view json) {
-  QINFER_ASSIGN_OR_RETURN(const nlohmann::json parsed,
-                          ParseJsonObject(json, "model specification"));
+  QINFER_ASSIGN_OR_RETURN(const JsonDocument parsed, ParseJsonObject(json, "model specification"));
   ModelSpec spec;
   Status status;
   Reader reader(&status);
