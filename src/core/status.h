@@ -70,10 +70,10 @@ class BudgetExceeded : public std::bad_alloc {
     if (!qinfer_status_.ok()) return qinfer_status_; \
   } while (false)
 
-// QINFER_ASSIGN_OR_RETURN(auto x, F()): x = *F(), or returns F's error.
+// (auto x, F()): x = *F(), or returns F's error. NOLINTBEGIN(bugprone-macro-parentheses)
 #define QINFER_ASSIGN_OR_RETURN(target, expression) \
   QINFER_ASSIGN_OR_RETURN_INNER(QINFER_CONCAT(qinfer_or_, __LINE__), target, expression)
 #define QINFER_ASSIGN_OR_RETURN_INNER(temporary, target, expression) \
   auto temporary = (expression);                                     \
   if (!temporary.ok()) return temporary.status();                    \
-  target = std::move(temporary).value()
+  target = std::move(temporary).value()  // NOLINTEND(bugprone-macro-parentheses)
