@@ -1,5 +1,6 @@
-/* Read bandwidth of this machine: threads sum 64-byte lines of an own buffer each, several passes, the best pass counts. What decode speed is
- * measured against. usage: read_bandwidth THREADS MEGABYTES-PER-THREAD   prints GB/s */
+/* Read bandwidth of this machine: threads sum 64-byte lines of an own buffer each, several passes,
+ * the best pass counts. What decode speed is measured against. usage: read_bandwidth THREADS
+ * MEGABYTES-PER-THREAD   prints GB/s */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -12,10 +13,10 @@
 enum { kMaxThreads = 64, kPasses = 5 };
 
 struct job {
-  const uint64_t *data;
+  const uint64_t* data;
   size_t words;
   uint64_t sum;
-  pthread_barrier_t *barrier;
+  pthread_barrier_t* barrier;
 };
 
 static double now(void) {
@@ -24,15 +25,21 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void *run(void *argument) {
-  struct job *job = argument;
+static void* run(void* argument) {
+  struct job* job = argument;
   for (int pass = 0; pass < kPasses; ++pass) {
     pthread_barrier_wait(job->barrier);
     uint64_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
-    const uint64_t *p = job->data;
+    const uint64_t* p = job->data;
     for (size_t i = 0; i < job->words; i += 8) {
-      a += p[i]; b += p[i + 1]; c += p[i + 2]; d += p[i + 3];
-      e += p[i + 4]; f += p[i + 5]; g += p[i + 6]; h += p[i + 7];
+      a += p[i];
+      b += p[i + 1];
+      c += p[i + 2];
+      d += p[i + 3];
+      e += p[i + 4];
+      f += p[i + 5];
+      g += p[i + 6];
+      h += p[i + 7];
     }
     job->sum += a + b + c + d + e + f + g + h;
     pthread_barrier_wait(job->barrier);
@@ -40,7 +47,7 @@ static void *run(void *argument) {
   return NULL;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int threads = argc > 1 ? atoi(argv[1]) : 1;
   const size_t bytes = (size_t)(argc > 2 ? atoi(argv[2]) : 256) << 20;
   if (threads < 1 || threads > kMaxThreads || bytes == 0) return 2;
@@ -49,7 +56,7 @@ int main(int argc, char **argv) {
   struct job jobs[kMaxThreads];
   pthread_t ids[kMaxThreads];
   for (int i = 0; i < threads; ++i) {
-    void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) return 1;
     madvise(data, bytes, MADV_NOHUGEPAGE);
     memset(data, i + 1, bytes);

@@ -241,9 +241,9 @@ TEST(QinferFile, HeadersThatLie) {
   // Data that begins off a multiple of 64.
   const std::string file = SmallFile();
   const std::string header = HeaderOf(file);
-  ExpectError(
-      testing::SafetensorsBytes(StrCat(header, " "), std::string_view(file).substr(8 + header.size())),
-      format_error, "multiple of 64");
+  ExpectError(testing::SafetensorsBytes(StrCat(header, " "),
+                                        std::string_view(file).substr(8 + header.size())),
+              format_error, "multiple of 64");
   // A checksum that is no number.
   const size_t at = header.find("xxh3\\\":\\\"") + 9;
   ExpectError(Edited(header.substr(at, 16), "123"), format_error, "16 hexadecimal");

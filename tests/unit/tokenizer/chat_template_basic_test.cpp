@@ -15,7 +15,8 @@ StatusOr<std::string> RenderText(std::string_view text, RenderInput input = {}) 
 
 TEST(ChatTemplate, RendersMessages) {
   RenderInput input;
-  input.messages_json = R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}])";
+  input.messages_json =
+      R"([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}])";
   input.bos_token = "<s>";
   const auto out = RenderText(
       "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m['content'] }}\n{% endfor %}"
