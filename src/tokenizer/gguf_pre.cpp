@@ -49,6 +49,7 @@ constexpr PreName kPreNames[] = {
     {"default", kFamilyDefault, false, false, false},
 };
 
+// clang-format off
 constexpr std::string_view kDeepSeekLlmLetters =
     "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-"
     "Ჿᴀ-"
@@ -58,6 +59,7 @@ constexpr std::string_view kDeepSeekLlmLetters =
     "ꞎꭰ-"
     "ꮿ"
     "ﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+";
+// clang-format on
 constexpr std::string_view kDeepSeekLlmSigns = "\\s?[!-/:-~！-／：-～‘-‟　-。]+";
 constexpr std::string_view kTekken =
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
