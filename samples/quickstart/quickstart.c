@@ -292,13 +292,15 @@ int main(int argc, char** argv) {
   quantize(header, calibration, "int8", int8_path);
   quantize(header, calibration, "int4", int4_path);
   qinfer_calibration_release(calibration);
+  qinfer_model_release(header);
 
+  qinfer_model* vocabulary = open_model(runtime, options.model, QINFER_PARTS_VOCABULARY);
   size_t size = 0, count = 0;
   char* text = read_file(options.text, &size);
   int32_t* tokens = allocate((size + 8) * sizeof(int32_t));
-  check(qinfer_tokenizer_encode(header, text, size, 0, tokens, size + 8, &count, &error),
+  check(qinfer_tokenizer_encode(vocabulary, text, size, 0, tokens, size + 8, &count, &error),
         "held-out text", &error);
-  qinfer_model_release(header);
+  qinfer_model_release(vocabulary);
 
   row rows[3];
   rows[0] = measure(runtime, &options, "original", options.model, NULL, tokens, count);
