@@ -41,10 +41,31 @@ StatusOr<std::unique_ptr<Forward>> Forward::Create(std::shared_ptr<const Model> 
 
 StatusOr<std::unique_ptr<Forward>> Forward::CreateForLayers(const model::ModelSpec& spec,
                                                             const Context& context,
-                                                            const ForwardOptions& options) {
+                                                            const ForwardOptions& options,
+                                                            const format::Checkpoint& checkpoint) {
   auto forward = std::make_unique<ForwardImpl>(context, options);
   QINFER_RETURN_IF_ERROR(forward->Init(spec, nullptr));
+  QINFER_RETURN_IF_ERROR(forward->ReadRopeFactors(checkpoint));
   return std::unique_ptr<Forward>(std::move(forward));
+}
+
+Status ForwardImpl::ReadRopeFactors(const format::Checkpoint& checkpoint) {
+  for (size_t r = 0; r < spec_.ropes.size(); ++r) {
+    const model::RopeSpec& rope = spec_.ropes[r];
+    if (!rope.frequency_factors.present()) continue;
+    const format::TensorInfo* info = checkpoint.Find(rope.frequency_factors.name);
+    if (info == nullptr || info->elements() != rope.dims / 2) {
+      return FormatError(StrCat(checkpoint.name(), ": tensor ", rope.frequency_factors.name,
+                                " must hold ", rope.dims / 2, " frequency factors"));
+    }
+    std::vector<uint8_t> bytes(info->bytes);
+    std::vector<float> factors(info->elements());
+    QINFER_RETURN_IF_ERROR(checkpoint.Read(*info, 0, absl::MakeSpan(bytes)));
+    QINFER_RETURN_IF_ERROR(
+        weights::DecodeToFloat(info->dtype, bytes, factors.size(), factors.data()));
+    ropes_[r] = RopeTable(rope, factors.data());
+  }
+  return OkStatus();
 }
 
 Status ForwardImpl::Init(const model::ModelSpec& spec, std::shared_ptr<const Model> model) {

@@ -51,9 +51,11 @@ class Forward {
                                                    const ForwardOptions& options);
   // Without a model: layers are given one at a time to RunLayer (calibration, quantization). KV is
   // kept in F32 inside, per call.
+  // `checkpoint` supplies what no layer owns (frequency factors of ropes); it is not kept.
   static StatusOr<std::unique_ptr<Forward>> CreateForLayers(const model::ModelSpec& spec,
                                                             const Context& context,
-                                                            const ForwardOptions& options);
+                                                            const ForwardOptions& options,
+                                                            const format::Checkpoint& checkpoint);
   static uint64_t PlanBytes(const model::ModelSpec& spec, const ForwardOptions& options,
                             const Context& context);
 

@@ -59,6 +59,7 @@ class ForwardImpl final : public Forward {
   ForwardImpl(const Context& context, const ForwardOptions& options)
       : context_(context), options_(options), kernels_(context.kernels) {}
   Status Init(const model::ModelSpec& spec, std::shared_ptr<const Model> model);
+  Status ReadRopeFactors(const format::Checkpoint& checkpoint);
 
   Status Begin(absl::Span<const BatchSegment> segments) override;
   StatusOr<bool> Run(const Deadline& deadline) override;

@@ -105,8 +105,9 @@ class CalibrationRun final : public Work {
     options.max_batch_tokens = longest;
     options.max_position = longest;
     options.activations = exec::Activations::kFloat;
-    QINFER_ASSIGN_OR_RETURN(
-        forward_, exec::Forward::CreateForLayers(data_->spec(), data_->context(), options));
+    QINFER_ASSIGN_OR_RETURN(forward_,
+                            exec::Forward::CreateForLayers(data_->spec(), data_->context(), options,
+                                                           *data_->checkpoint()));
     layers_ = static_cast<uint32_t>(data_->spec().layers.size());
     progress_.phase = "calibrate";
     progress_.done = 0;

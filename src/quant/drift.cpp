@@ -61,12 +61,14 @@ StatusOr<std::unique_ptr<Drift>> Drift::Create(std::shared_ptr<const format::Che
   }
   QINFER_ASSIGN_OR_RETURN(drift->forward_,
                           exec::Forward::CreateForLayers(
-                              spec, context, ForwardOptionsFor(longest, exec::Activations::kAuto)));
+                              spec, context, ForwardOptionsFor(longest, exec::Activations::kAuto),
+                              *drift->checkpoint_));
   if (!AllFloat(*drift->checkpoint_, spec)) {
     QINFER_ASSIGN_OR_RETURN(
         drift->reference_forward_,
         exec::Forward::CreateForLayers(spec, context,
-                                       ForwardOptionsFor(longest, exec::Activations::kFloat)));
+                                       ForwardOptionsFor(longest, exec::Activations::kFloat),
+                                       *drift->checkpoint_));
   }
   QINFER_ASSIGN_OR_RETURN(
       drift->hidden_,

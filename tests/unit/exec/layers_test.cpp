@@ -35,7 +35,7 @@ TEST_P(Layers, SameBitsAsTheWholePass) {
   ForwardOptions options;
   options.max_batch_tokens = 64;
   options.activations = GetParam().activations;
-  auto forward = Forward::CreateForLayers(spec, machine.context, options);
+  auto forward = Forward::CreateForLayers(spec, machine.context, options, (*model)->checkpoint());
   ASSERT_TRUE(forward.ok());
   // The sequence, and another one before it in the same call.
   std::vector<int32_t> both = {3, 1, 4, 1, 5};
@@ -95,7 +95,7 @@ TEST(Layers, RefusesMisuse) {
   const model::ModelSpec& spec = (*model)->spec();
   ForwardOptions options;
   options.max_batch_tokens = 8;
-  auto layers = Forward::CreateForLayers(spec, machine.context, options);
+  auto layers = Forward::CreateForLayers(spec, machine.context, options, (*model)->checkpoint());
   auto whole = Forward::Create(*model, machine.context, options);
   ASSERT_TRUE(layers.ok());
   ASSERT_TRUE(whole.ok());
