@@ -69,7 +69,10 @@ void RunPerplexity(const PerplexityOptions& options) {
   Model reference;
   if (!options.reference.empty())
     reference = OpenModel(runtime.get(), options.reference, options, QINFER_PARTS_ALL);
-  const std::vector<int32_t> tokens = Encode(model.get(), ReadFile(options.file), 0);
+  // As llama.cpp's tool: what a text spells is text, also where it spells a special token ("<unk>"
+  // in WikiText).
+  const std::vector<int32_t> tokens =
+      Encode(model.get(), ReadFile(options.file), QINFER_ENCODE_LITERAL);
   qinfer_perplexity_options perplexity = QINFER_PERPLEXITY_OPTIONS_INIT;
   perplexity.context = static_cast<uint32_t>(std::min<uint64_t>(options.context, UINT32_MAX));
   perplexity.max_windows = options.max_windows;

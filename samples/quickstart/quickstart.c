@@ -298,7 +298,8 @@ int main(int argc, char** argv) {
   size_t size = 0, count = 0;
   char* text = read_file(options.text, &size);
   int32_t* tokens = allocate((size + 8) * sizeof(int32_t));
-  check(qinfer_tokenizer_encode(vocabulary, text, size, 0, tokens, size + 8, &count, &error),
+  check(qinfer_tokenizer_encode(vocabulary, text, size, QINFER_ENCODE_LITERAL, tokens, size + 8,
+                                &count, &error),
         "held-out text", &error);
   qinfer_model_release(vocabulary);
 
