@@ -62,7 +62,11 @@ Status LoadTokenizer(const format::Checkpoint& checkpoint, Memory* memory, TextP
   const format::SideFiles& files = checkpoint.side_files();
   if (checkpoint.qinfer() != nullptr) return LoadQinferTokenizer(checkpoint, memory, parts);
   if (checkpoint.gguf() != nullptr) {
-    if (checkpoint.gguf()->Find("tokenizer.ggml.model") == nullptr) return OkStatus();
+    const format::GgufValue* kind = checkpoint.gguf()->Find("tokenizer.ggml.model");
+    if (kind == nullptr) return OkStatus();
+    // How llama.cpp's converter says that there is none.
+    const StatusOr<std::string_view> word = kind->AsString();
+    if (word.ok() && (*word == "none" || *word == "no_vocab")) return OkStatus();
     QINFER_ASSIGN_OR_RETURN(parts->tokenizer,
                             tokenizer::Tokenizer::FromGguf(*checkpoint.gguf(), memory));
     return OkStatus();

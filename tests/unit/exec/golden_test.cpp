@@ -81,6 +81,86 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden,
                            return name;
                          });
 
+// ---- GGUF files against llama.cpp (tests/golden/make_gguf_models.py)
+
+StatusOr<std::vector<float>> GgufLogits(const std::string& bytes, Machine* machine,
+                                        const std::vector<int32_t>& tokens) {
+  const absl::Span<const uint8_t> span(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                       bytes.size());
+  format::OpenOptions options;
+  options.memory = &machine->memory;
+  options.access = io::Access::kCopy;
+  QINFER_ASSIGN_OR_RETURN(
+      const std::shared_ptr<format::Checkpoint> checkpoint,
+      format::OpenCheckpoint(io::BorrowMemory(span, "model.gguf"), format::SideFiles(), options));
+  QINFER_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model,
+                          Load(checkpoint, machine->context));
+  return LogitsOf(model, machine->context, tokens);
+}
+
+// Rows whose best token is the same.
+size_t SameTop(const std::vector<float>& a, const std::vector<float>& b, size_t rows) {
+  const size_t vocab = a.size() / rows;
+  size_t same = 0;
+  for (size_t r = 0; r < rows; ++r) {
+    const auto top = [&](const std::vector<float>& x) {
+      const auto begin = x.begin() + static_cast<long>(r * vocab);
+      return std::max_element(begin, begin + static_cast<long>(vocab)) - begin;
+    };
+    same += top(a) == top(b) ? 1 : 0;
+  }
+  return same;
+}
+
+// llama.cpp looks its GELU up in a table of F16 values: that much of the difference is its own.
+struct GgufCase {
+  const char* name;
+  double tolerance;
+};
+class GoldenGguf : public testing::TestWithParam<GgufCase> {};
+
+TEST_P(GoldenGguf, LogitsEqualLlamaCpp) {
+  const std::string path = exec::Golden(std::string("gguf-models/") + GetParam().name);
+  Machine machine;
+  const Recorded recorded(path + ".safetensors");
+  const std::vector<int32_t> tokens = recorded.Read<int32_t>("tokens");
+  const std::vector<float> expected = recorded.Read<float>("logits");
+  auto logits = GgufLogits(ReadText(path + ".gguf"), &machine, tokens);
+  ASSERT_TRUE(logits.ok()) << logits.status().message();
+  ASSERT_EQ(logits->size(), expected.size());
+  EXPECT_EQ(SameTop(*logits, expected, tokens.size()), tokens.size());
+  EXPECT_LT(MaxDifference(*logits, expected), GetParam().tolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenGguf,
+                         testing::Values(GgufCase{"llama-rope-freqs", 3e-4},
+                                         GgufCase{"llama-odd", 3e-4},
+                                         GgufCase{"gemma3-window", 1e-2}),
+                         [](const testing::TestParamInfo<GgufCase>& info) {
+                           std::string name = info.param.name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// Without the divisors of the frequencies the agreement is gone: the recorded logits depend on
+// them.
+TEST(GoldenGguf, RopeFrequencyFactorsMatter) {
+  const std::string path = exec::Golden("gguf-models/llama-rope-freqs");
+  Machine machine;
+  const Recorded recorded(path + ".safetensors");
+  const std::vector<int32_t> tokens = recorded.Read<int32_t>("tokens");
+  const std::vector<float> expected = recorded.Read<float>("logits");
+  std::string bytes = ReadText(path + ".gguf");
+  const size_t at = bytes.find("rope_freqs.weight");
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at, 10, "unused_one");
+  auto logits = GgufLogits(bytes, &machine, tokens);
+  ASSERT_TRUE(logits.ok()) << logits.status().message();
+  ASSERT_EQ(logits->size(), expected.size());
+  EXPECT_LT(SameTop(*logits, expected, tokens.size()), tokens.size());
+  EXPECT_GT(MaxDifference(*logits, expected), 0.1);
+}
+
 TEST(GoldenTinyLlama, LogitsEqualTransformers) {
   Machine machine;
   auto model = LoadPath(std::string(QINFER_SOURCE_DIR) + "/samples/models/tiny-llama", &machine);
