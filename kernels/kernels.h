@@ -103,7 +103,7 @@ enum class Activation : uint8_t { kSilu, kGeluTanh };
 // +0, each lane in order, then the fixed tree (i, i+8), (i, i+4), (i, i+2), (i, i+1). fma only
 // where said. exp, tanh, ... are those of kernels/ref/math.h.
 struct Table {
-  const char* name;  // "ref", "avx2", "avx512", "neon"
+  const char* name;  // "ref", "avx2", "avx512", "neon", "neon-dotprod"
 
   // out[t][row] for rows of panels [panel_begin, panel_end), t < tokens; rows past matrix.rows are
   // not written. `out` points at row 0 of the matrix. Quantized kinds only. `scratch`:

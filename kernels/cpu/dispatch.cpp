@@ -4,6 +4,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace qinfer::kernels {
@@ -37,6 +39,16 @@ Support Detect() {
       support.avx2 && (b & kAvx512) == kAvx512 && (c & (1u << 11)) != 0 && (enabled & 0xe6) == 0xe6;
   return support;
 }
+#elif defined(QINFER_HAVE_NEON_DOTPROD)
+// NEON itself is in every 64-bit Arm processor; ARMv8.2's dot product instructions are not.
+bool HasDotprod() {
+#if defined(__linux__)
+  constexpr unsigned long kAsimdDp = 1ul << 20;  // HWCAP_ASIMDDP
+  return (getauxval(AT_HWCAP) & kAsimdDp) != 0;
+#else
+  return false;
+#endif
+}
 #endif
 
 }  // namespace
@@ -53,7 +65,12 @@ const Table* SelectTable(Isa cap) {
 #endif
 #endif
 #if defined(QINFER_HAVE_NEON)
-  if (cap == Isa::kAuto || cap == Isa::kNeon) return NeonTable();
+  if (cap == Isa::kAuto || cap == Isa::kNeon) {
+#if defined(QINFER_HAVE_NEON_DOTPROD)
+    if (HasDotprod()) return NeonDotprodTable();
+#endif
+    return NeonTable();
+  }
 #endif
   return cap == Isa::kAuto ? RefTable() : nullptr;
 }

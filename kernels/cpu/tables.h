@@ -9,5 +9,6 @@ const Table* RefTable();
 const Table* Avx2Table();
 const Table* Avx512Table();
 const Table* NeonTable();
+const Table* NeonDotprodTable();
 
 }  // namespace qinfer::kernels

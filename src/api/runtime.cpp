@@ -43,7 +43,7 @@ uint32_t IsaOf(const kernels::Table& table) {
   const std::string_view name = table.name;
   if (name == "avx2") return QINFER_ISA_AVX2;
   if (name == "avx512") return QINFER_ISA_AVX512;
-  if (name == "neon") return QINFER_ISA_NEON;
+  if (name == "neon" || name == "neon-dotprod") return QINFER_ISA_NEON;
   return QINFER_ISA_REF;
 }
 

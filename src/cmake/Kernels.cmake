@@ -20,8 +20,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   qinfer_isa_folder(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c -mprefer-vector-width=512
     # False alarms in the headers of GCC 12.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
-else()
-  qinfer_isa_folder(neon -march=armv8.2-a+dotprod)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64|ARM64")
+  qinfer_isa_folder(neon -march=armv8-a)
+  qinfer_isa_folder(neon_dotprod -march=armv8.2-a+dotprod)
 endif()
 if(kernel_sources)
   add_library(qinfer_kernels STATIC ${kernel_sources} ${isa_objects})

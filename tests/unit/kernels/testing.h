@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cpu/tables.h"
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
 #include "src/core/half.h"
@@ -23,6 +24,10 @@ inline std::vector<const Table*> TablesUnderTest() {
   std::vector<const Table*> tables;
   for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kNeon})
     if (const Table* table = SelectTable(isa)) tables.push_back(table);
+#if defined(__aarch64__)  // the one for processors without dot product instructions too
+  if (SelectTable(Isa::kNeon) != nullptr && SelectTable(Isa::kNeon) != NeonTable())
+    tables.push_back(NeonTable());
+#endif
 #if defined(QINFER_TEST_EMULATED)
   if (SelectTable(Isa::kAvx2) != nullptr) tables.push_back(EmulatedAvx512Table());
 #endif

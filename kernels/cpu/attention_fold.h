@@ -1,0 +1,269 @@
+// What attention has in common on all instruction sets: blocks of 64 keys outside, tiles of up to
+// four (token, head) rows inside; each row's running maximum, sum and value live in scratch. Rows
+// of a tile share the loads of K and V. The arithmetic on keys and values is the instruction set's
+// (a struct Simd, described at Attention). Internal linkage.
+#pragma once
+
+#include <string.h>
+
+#include "kernels/cpu/inline.h"
+#include "kernels/kernels.h"
+#include "kernels/layout.h"
+
+namespace qinfer::kernels::fold {
+namespace {
+
+constexpr uint32_t kTile = 4;
+
+// Everything that lives in scratch, by row.
+struct State {
+  const AttentionArgs* args;
+  float* o;  // [rows][o_stride]
+  size_t o_stride;
+  float* m;
+  float* l;
+  float* q_scales;    // INT8 keys: [rows][groups]
+  int32_t* q_starts;  // [rows][groups]: -128 times the sum of the query's codes
+  int8_t* q_codes;    // [rows][q_stride]
+  size_t q_stride;
+  uint32_t groups;
+};
+
+struct Range {
+  uint32_t begin, end;
+};
+
+struct Tile {
+  uint32_t row;          // first
+  Range visible[kTile];  // in this block, absolute keys; empty if begin >= end
+  Range all;             // their union
+  alignas(32) float s[kTile][kAttentionBlock];
+  float decay[kTile];
+};
+
+QINFER_FN const uint8_t* Page(const AttentionArgs& args, uint32_t key) {
+  return args.pages[key / kPageTokens - args.first_page];
+}
+QINFER_FN const float* QueryRow(const AttentionArgs& args, uint32_t row) {
+  return args.q + row / args.group_heads * args.q_stride +
+         row % args.group_heads * static_cast<size_t>(args.head_dim);
+}
+// Scales of INT8 values of the page that holds `key`.
+QINFER_FN const float* ValueScales(const AttentionArgs& args, uint32_t key, uint32_t group) {
+  return reinterpret_cast<const float*>(Page(args, key) + args.v_offset +
+                                        layout::VCodeBytes(args.v_head_dim)) +
+         group * kPageTokens;
+}
+// Bytes from a token's values to the next one's.
+template <KvType V>
+QINFER_FN size_t ValueStride(const AttentionArgs& args) {
+  return V == KvType::kInt8  ? layout::VCodeStride(args.v_head_dim)
+         : V == KvType::kF16 ? size_t{args.v_head_dim} * 2
+                             : size_t{args.v_head_dim} * 4;
+}
+
+// All values of a range for R rows, C vectors of Simd::kValueLanes at a time: Simd::AddValues.
+template <class Simd, KvType V, int R, int C>
+QINFER_FN void ValueRange(const State& st, float* const* o, const float (*p)[kAttentionBlock],
+                          Range keys, uint32_t base) {
+  if (keys.begin >= keys.end) return;
+  constexpr uint32_t kLanes = Simd::kValueLanes;
+  const AttentionArgs& args = *st.args;
+  alignas(32) float scaled[R][kAttentionBlock];
+  const float* by[R];
+  for (uint32_t g = 0; g * layout::kKvGroup < args.v_head_dim; ++g) {
+    for (int r = 0; r < R; ++r) by[r] = p[r];
+    if constexpr (V == KvType::kInt8) {  // fold the group's scales into the probabilities
+      for (uint32_t key = keys.begin / kPageTokens * kPageTokens; key < keys.end;
+           key += kPageTokens) {
+        const float* sv = ValueScales(args, key, g);
+        for (int r = 0; r < R; ++r) {
+          Simd::Multiply16(p[r] + (key - base), sv, scaled[r] + (key - base));
+          by[r] = scaled[r];
+        }
+      }
+    }
+    const uint32_t end = Min(args.v_head_dim, (g + 1) * layout::kKvGroup);
+    uint32_t at = g * layout::kKvGroup;
+    for (; at + C * kLanes <= end; at += C * kLanes)
+      Simd::template AddValues<V, R, C>(st, o, by, keys, base, at);
+    for (; at < end; at += kLanes) Simd::template AddValues<V, R, 1>(st, o, by, keys, base, at);
+  }
+}
+
+template <class Simd, KvType V, int R>
+QINFER_FN void Values(const State& st, const Tile& tile, uint32_t base) {
+  constexpr int C = Simd::ValueVectors(R), C1 = Simd::ValueVectors(1);
+  float* o[R];
+  Range common = tile.visible[0];
+  for (int r = 0; r < R; ++r) {
+    o[r] = st.o + (tile.row + static_cast<uint32_t>(r)) * st.o_stride;
+    Simd::Scale(o[r], tile.decay[r], st.o_stride);
+    if (tile.visible[r].begin > common.begin) common.begin = tile.visible[r].begin;
+    if (tile.visible[r].end < common.end) common.end = tile.visible[r].end;
+  }
+  if constexpr (R == 1) {
+    ValueRange<Simd, V, 1, C>(st, o, tile.s, common, base);
+  } else {
+    if (common.begin >= common.end) {  // nothing shared
+      for (int r = 0; r < R; ++r)
+        ValueRange<Simd, V, 1, C1>(st, o + r, tile.s + r, tile.visible[r], base);
+      return;
+    }
+    for (int r = 0; r < R; ++r)
+      ValueRange<Simd, V, 1, C1>(st, o + r, tile.s + r, {tile.visible[r].begin, common.begin},
+                                 base);
+    ValueRange<Simd, V, R, C>(st, o, tile.s, common, base);
+    for (int r = 0; r < R; ++r)
+      ValueRange<Simd, V, 1, C1>(st, o + r, tile.s + r, {common.end, tile.visible[r].end}, base);
+  }
+}
+
+// One block of keys for R rows, all of which see some of it.
+template <class Simd, int R>
+void Block(const State& st, Tile& tile, uint32_t base) {
+  Simd::template Scores<R>(st, tile, base);
+  for (int r = 0; r < R; ++r) Simd::Softmax(st, tile, r, base);
+  switch (st.args->v_type) {
+    case KvType::kF32:
+      return Values<Simd, KvType::kF32, R>(st, tile, base);
+    case KvType::kF16:
+      return Values<Simd, KvType::kF16, R>(st, tile, base);
+    default:
+      return Values<Simd, KvType::kInt8, R>(st, tile, base);
+  }
+}
+
+QINFER_FN Range Visible(const AttentionArgs& args, uint32_t row, uint32_t base) {
+  const uint32_t position = args.first_position + row / args.group_heads;
+  const uint32_t first =
+      args.window != 0 && position >= args.window ? position - args.window + 1 : 0;
+  return {base > first ? base : first, Min(base + kAttentionBlock, position + 1)};
+}
+
+template <class Simd>
+QINFER_FN State Prepare(const AttentionArgs& args) {
+  const uint32_t rows = args.tokens * args.group_heads;
+  State st;
+  st.args = &args;
+  st.groups = static_cast<uint32_t>(layout::CeilDiv(args.head_dim, layout::kKvGroup));
+  st.o_stride = layout::CeilDiv(args.v_head_dim, 16) * 16;
+  st.q_stride = layout::RoundToLine(args.head_dim);
+  st.o = static_cast<float*>(args.scratch);
+  st.m = st.o + rows * st.o_stride;
+  st.l = st.m + rows;
+  st.q_scales = st.l + rows;
+  const size_t groups = static_cast<size_t>(rows) * st.groups;
+  st.q_starts = reinterpret_cast<int32_t*>(st.q_scales + groups);
+  st.q_codes = reinterpret_cast<int8_t*>(st.q_starts + groups);
+  memset(st.o, 0, rows * st.o_stride * sizeof(float));
+  for (uint32_t row = 0; row < rows; ++row) {
+    st.m[row] = args.sinks != nullptr ? args.sinks[row % args.group_heads] : -__builtin_inff();
+    st.l[row] = args.sinks != nullptr ? 1.0f : 0.0f;
+    if (args.k_type != KvType::kInt8) continue;
+    const float* q = QueryRow(args, row);
+    int8_t* codes = st.q_codes + row * st.q_stride;
+    for (uint32_t g = 0; g < st.groups; ++g) {
+      const uint32_t at = g * layout::kKvGroup;
+      const size_t index = row * static_cast<size_t>(st.groups) + g;
+      const uint32_t count = Min(layout::kKvGroup, args.head_dim - at);
+      st.q_scales[index] = Simd::Quantize(q + at, count, codes + at);
+      int32_t sum = 0;
+      for (uint32_t i = 0; i < count; ++i) sum += codes[at + i];
+      st.q_starts[index] = -128 * sum;
+    }
+    memset(codes + args.head_dim, 0, st.q_stride - args.head_dim);
+  }
+  return st;
+}
+
+// Table::attention. Simd has, all static:
+//   Quantize(x, count, codes): QuantizeBlock
+//   Scores<R>(st, tile, base): tile.s of R rows for the pages of tile.all, before `scale`
+//   Softmax(st, tile, r, base): scores become probabilities (+0 where masked), m and l move on
+//   Scale(x, by, n), ScaleTo(x, by, n, out): n a multiple of 16 for Scale, any for ScaleTo
+//   Multiply16(x, y, out)
+//   kValueLanes, ValueVectors(R), AddValues<V, R, C>(st, o, p, keys, base, at):
+//     o[r][at .. at + C * lanes) = fma(p[r][key - base], v, o) over keys in order
+template <class Simd>
+QINFER_FN void Attention(const AttentionArgs& args) {
+  const State st = Prepare<Simd>(args);
+  const uint32_t rows = args.tokens * args.group_heads;
+  const uint32_t first = args.window != 0 && args.first_position >= args.window
+                             ? args.first_position - args.window + 1
+                             : 0;
+  Tile tile;
+  memset(tile.s, 0, sizeof(tile.s));
+  for (uint32_t base = first / kAttentionBlock * kAttentionBlock;
+       base < args.first_position + args.tokens; base += kAttentionBlock) {
+    for (uint32_t row = 0; row < rows;) {
+      Range r = Visible(args, row, base);
+      if (r.begin >= r.end) {
+        ++row;
+        continue;
+      }
+      // Rows that follow and see some of this block too.
+      uint32_t count = 0;
+      tile.row = row;
+      tile.all = r;
+      while (count < kTile && row + count < rows) {
+        r = Visible(args, row + count, base);
+        if (r.begin >= r.end) break;
+        tile.visible[count++] = r;
+        if (r.begin < tile.all.begin) tile.all.begin = r.begin;
+        if (r.end > tile.all.end) tile.all.end = r.end;
+      }
+      if (count == 4)
+        Block<Simd, 4>(st, tile, base);
+      else if (count == 3)
+        Block<Simd, 3>(st, tile, base);
+      else if (count == 2)
+        Block<Simd, 2>(st, tile, base);
+      else
+        Block<Simd, 1>(st, tile, base);
+      row += count;
+    }
+  }
+  for (uint32_t row = 0; row < rows; ++row) {
+    float* out = args.out + row / args.group_heads * args.out_stride +
+                 row % args.group_heads * static_cast<size_t>(args.v_head_dim);
+    Simd::ScaleTo(st.o + row * st.o_stride, 1.0f / st.l[row], args.v_head_dim, out);
+  }
+}
+
+// Table::write_k and write_v. ToHalf(x, n, out): up to 16 floats as halves.
+template <class Simd>
+QINFER_FN void Write(uint8_t* plane, KvType type, uint32_t slot, const float* x, uint32_t head_dim,
+                     bool is_key) {
+  const size_t stride = is_key ? kPageTokens : 1;
+  const size_t first = is_key ? slot : size_t{slot} * head_dim;
+  if (type == KvType::kF32) {
+    for (uint32_t i = 0; i < head_dim; ++i) memcpy(plane + (first + i * stride) * 4, x + i, 4);
+    return;
+  }
+  if (type == KvType::kF16) {
+    for (uint32_t i = 0; i < head_dim; i += 16) {
+      uint16_t half[16];
+      const uint32_t n = Min(16, head_dim - i);
+      Simd::ToHalf(x + i, n, half);
+      for (uint32_t j = 0; j < n; ++j) memcpy(plane + (first + (i + j) * stride) * 2, half + j, 2);
+    }
+    return;
+  }
+  float* scales = reinterpret_cast<float*>(
+      plane + (is_key ? layout::KCodeBytes(head_dim) : layout::VCodeBytes(head_dim)));
+  for (uint32_t i = 0; i < head_dim; i += layout::kKvGroup) {
+    int8_t codes[layout::kKvGroup] = {};
+    const uint32_t count = Min(layout::kKvGroup, head_dim - i);
+    scales[i / layout::kKvGroup * kPageTokens + slot] = Simd::Quantize(x + i, count, codes);
+    if (is_key) {
+      for (uint32_t j = 0; j < count; j += 4) memcpy(plane + (i + j) * 16 + slot * 4, codes + j, 4);
+    } else {
+      const size_t padded = layout::CeilDiv(count, 16) * 16;
+      memcpy(plane + slot * layout::VCodeStride(head_dim) + i, codes, padded);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qinfer::kernels::fold

@@ -1,0 +1,14 @@
+// The NEON integer matrix product for INT6 weights, by dot product instructions.
+#include "kernels/cpu/neon/matmul_tile.h"
+#include "kernels/cpu/neon_dotprod/neon_dotprod.h"
+
+namespace qinfer::kernels::neon_dotprod {
+
+void MatmulInt6(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
+                const Activations& x, uint32_t tokens, float* out, size_t out_stride,
+                void* scratch) {
+  neon::Matmul<WeightKind::kInt6, neon::SixBits>(matrix, panel_begin, panel_end, x, tokens, out,
+                                                 out_stride, scratch);
+}
+
+}  // namespace qinfer::kernels::neon_dotprod

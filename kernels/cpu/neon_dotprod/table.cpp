@@ -1,0 +1,29 @@
+// The table for NEON with dot product instructions.
+#include "kernels/cpu/neon/neon.h"
+#include "kernels/cpu/neon_dotprod/neon_dotprod.h"
+#include "kernels/cpu/tables.h"
+
+namespace qinfer::kernels {
+namespace {
+
+void MatmulQuantized(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
+                     const Activations& x, uint32_t tokens, float* out, size_t out_stride,
+                     void* scratch) {
+  const auto run = matrix.kind == WeightKind::kInt4   ? neon_dotprod::MatmulInt4
+                   : matrix.kind == WeightKind::kInt6 ? neon_dotprod::MatmulInt6
+                                                      : neon_dotprod::MatmulInt8;
+  run(matrix, panel_begin, panel_end, x, tokens, out, out_stride, scratch);
+}
+
+constexpr Table kTable = {
+    "neon-dotprod", MatmulQuantized,         neon::MatmulFloat, neon::DecodeRow,
+    neon::Quantize, neon::RmsNorm,           neon::Add,         neon::Scale,
+    neon::Gated,    neon::Softcap,           neon::Rope,        neon::WriteK,
+    neon::WriteV,   neon_dotprod::Attention, neon::Argmax,      neon::ExpSum,
+    neon::ExpShift};
+
+}  // namespace
+
+const Table* NeonDotprodTable() { return &kTable; }
+
+}  // namespace qinfer::kernels

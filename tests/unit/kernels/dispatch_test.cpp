@@ -1,0 +1,49 @@
+// Which table SelectTable gives: the best that the processor has, the one asked for, or none.
+#include <string>
+
+#include "testing.h"
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace qinfer::kernels {
+namespace {
+
+TEST(Dispatch, GivesTheTableThatWasAskedForOrNone) {
+  EXPECT_STREQ(SelectTable(Isa::kRef)->name, "ref");
+  ASSERT_NE(SelectTable(Isa::kAuto), nullptr);
+#if defined(__aarch64__)
+  // HWCAP_ASIMDDP
+  const bool dotprod = (getauxval(AT_HWCAP) & (1ul << 20)) != 0;
+  ASSERT_NE(SelectTable(Isa::kNeon), nullptr);
+  EXPECT_STREQ(SelectTable(Isa::kNeon)->name, dotprod ? "neon-dotprod" : "neon");
+  EXPECT_EQ(SelectTable(Isa::kAuto), SelectTable(Isa::kNeon));
+  EXPECT_EQ(SelectTable(Isa::kAvx2), nullptr);
+  EXPECT_EQ(SelectTable(Isa::kAvx512), nullptr);
+#else
+  EXPECT_EQ(SelectTable(Isa::kNeon), nullptr);
+  const Table* avx2 = SelectTable(Isa::kAvx2);
+  const Table* avx512 = SelectTable(Isa::kAvx512);
+  if (avx2 != nullptr) {
+    EXPECT_STREQ(avx2->name, "avx2");
+  }
+  if (avx512 != nullptr) {
+    EXPECT_STREQ(avx512->name, "avx512");
+  }
+  EXPECT_EQ(SelectTable(Isa::kAuto),
+            avx512 != nullptr ? avx512 : (avx2 != nullptr ? avx2 : SelectTable(Isa::kRef)));
+#endif
+}
+
+TEST(Dispatch, TablesAreComplete) {
+  for (const Table* table : TablesUnderTest()) {
+    // A table is a name and functions: none of its pointers may be null.
+    const void* const* pointers = reinterpret_cast<const void* const*>(table);
+    for (size_t i = 0; i < sizeof(Table) / sizeof(void*); ++i)
+      EXPECT_NE(pointers[i], nullptr) << table->name << " " << i;
+  }
+}
+
+}  // namespace
+}  // namespace qinfer::kernels
