@@ -1,48 +1,18 @@
-// AVX-512 attention: blocks of 64 keys outside, tiles of up to four (token, head) rows inside; each
-// row's running maximum, sum and value live in scratch. Rows of a tile share the loads of K and V.
+// AVX-512 attention (its part of kernels/cpu/attention_fold.h): scores of keys, softmax of a block,
+// sums of values; and the KV planes it reads.
+#include "kernels/cpu/attention_fold.h"
 #include "kernels/cpu/avx512/avx512.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
 
-constexpr uint32_t kTile = 4;
+using fold::Page;
+using fold::QueryRow;
+using fold::Range;
+using fold::State;
+using fold::Tile;
 
-// Everything that lives in scratch, by row.
-struct State {
-  const AttentionArgs* args;
-  float* o;  // [rows][o_stride]
-  size_t o_stride;
-  float* m;
-  float* l;
-  float* q_scales;    // INT8 keys: [rows][groups]
-  int32_t* q_starts;  // [rows][groups]: -128 times the sum of the query's codes
-  int8_t* q_codes;    // [rows][q_stride]
-  size_t q_stride;
-  uint32_t groups;
-};
-
-struct Range {
-  uint32_t begin, end;
-};
-
-struct Tile {
-  uint32_t row;          // first
-  Range visible[kTile];  // in this block, absolute keys; empty if begin >= end
-  Range all;             // their union
-  alignas(32) float s[kTile][kAttentionBlock];
-  float decay[kTile];
-};
-
-QINFER_FN const uint8_t* Page(const AttentionArgs& args, uint32_t key) {
-  return args.pages[key / kPageTokens - args.first_page];
-}
-QINFER_FN const float* QueryRow(const AttentionArgs& args, uint32_t row) {
-  return args.q + row / args.group_heads * args.q_stride +
-         row % args.group_heads * static_cast<size_t>(args.head_dim);
-}
-
-// ---- Scores
-// ---------------------------------------------------------------------------------------
+// ---- Scores -----------------------------------------------------------------------------------
 template <KvType K>
 QINFER_FN __m512 LoadKey(const uint8_t* plane, size_t index) {
   if constexpr (K == KvType::kF32) {
@@ -141,8 +111,7 @@ QINFER_FN void Scores(const State& st, Tile& tile, uint32_t base) {
   }
 }
 
-// ---- Softmax of one row: scores become probabilities, m and l move on
-// ------------------------------
+// ---- Softmax of one row: scores become probabilities, m and l move on -------------------------
 QINFER_FN void Softmax(const State& st, Tile& tile, int r, uint32_t base) {
   const AttentionArgs& args = *st.args;
   float* s = tile.s[r];
@@ -180,9 +149,8 @@ QINFER_FN void Softmax(const State& st, Tile& tile, int r, uint32_t base) {
   tile.decay[r] = decay;
 }
 
-// ---- Values
-// --------------------------------------------------------------------------------------- Sixteen
-// values at `at` of a slot's row of V; `n` of them exist.
+// ---- Values -----------------------------------------------------------------------------------
+// Sixteen values at `at` of a slot's row of V; `n` of them exist.
 template <KvType V>
 QINFER_FN __m512 LoadValue(const uint8_t* row, uint32_t at, uint32_t n) {
   if constexpr (V == KvType::kInt8) {
@@ -206,9 +174,7 @@ QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p
   QINFER_UNROLL(4)
   for (int r = 0; r < R; ++r) QINFER_UNROLL(4)
   for (int c = 0; c < C; ++c) sum[r][c] = _mm512_loadu_ps(o[r] + at + c * 16);
-  const size_t stride = V == KvType::kInt8  ? layout::VCodeStride(args.v_head_dim)
-                        : V == KvType::kF16 ? size_t{args.v_head_dim} * 2
-                                            : size_t{args.v_head_dim} * 4;
+  const size_t stride = fold::ValueStride<V>(args);
   for (uint32_t key = keys.begin; key < keys.end;) {
     const uint8_t* row = Page(args, key) + args.v_offset + key % kPageTokens * stride;
     const uint32_t stop = Min(keys.end, key / kPageTokens * kPageTokens + kPageTokens);
@@ -227,216 +193,52 @@ QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p
   for (int c = 0; c < C; ++c) _mm512_storeu_ps(o[r] + at + c * 16, sum[r][c]);
 }
 
-// All values of a range for R rows, chunk by chunk.
-template <KvType V, int R>
-QINFER_FN void ValueRange(const State& st, float* const* o, const float (*p)[kAttentionBlock],
-                          Range keys, uint32_t base) {
-  if (keys.begin >= keys.end) return;
-  constexpr int C = 4;
-  const AttentionArgs& args = *st.args;
-  alignas(32) float scaled[R][kAttentionBlock];
-  const float* by[R];
-  for (uint32_t g = 0; g * layout::kKvGroup < args.v_head_dim; ++g) {
-    for (int r = 0; r < R; ++r) by[r] = p[r];
-    if constexpr (V == KvType::kInt8) {  // fold the group's scales into the probabilities
-      for (uint32_t key = keys.begin / kPageTokens * kPageTokens; key < keys.end;
-           key += kPageTokens) {
-        const float* sv = reinterpret_cast<const float*>(Page(args, key) + args.v_offset +
-                                                         layout::VCodeBytes(args.v_head_dim)) +
-                          g * kPageTokens;
-        const __m512 scale = _mm512_loadu_ps(sv);
-        for (int r = 0; r < R; ++r) {
-          const uint32_t at = key - base;
-          _mm512_storeu_ps(scaled[r] + at, _mm512_mul_ps(_mm512_loadu_ps(p[r] + at), scale));
-          by[r] = scaled[r];
-        }
-      }
-    }
-    const uint32_t end = Min(args.v_head_dim, (g + 1) * layout::kKvGroup);
-    uint32_t at = g * layout::kKvGroup;
-    for (; at + C * 16 <= end; at += C * 16) AddValues<V, R, C>(st, o, by, keys, base, at);
-    for (; at < end; at += 16) AddValues<V, R, 1>(st, o, by, keys, base, at);
+struct AttentionSimd {
+  QINFER_FN float Quantize(const float* x, uint32_t count, int8_t* codes) {
+    return QuantizeBlock(x, count, codes);
   }
-}
-
-template <KvType V, int R>
-QINFER_FN void Values(const State& st, const Tile& tile, uint32_t base) {
-  float* o[R];
-  Range common = tile.visible[0];
-  for (int r = 0; r < R; ++r) {
-    o[r] = st.o + (tile.row + r) * st.o_stride;
-    const __m512 decay = Set(tile.decay[r]);
-    for (size_t i = 0; i < st.o_stride; i += 16)
-      _mm512_storeu_ps(o[r] + i, _mm512_mul_ps(_mm512_loadu_ps(o[r] + i), decay));
-    if (tile.visible[r].begin > common.begin) common.begin = tile.visible[r].begin;
-    if (tile.visible[r].end < common.end) common.end = tile.visible[r].end;
+  template <int R>
+  QINFER_FN void Scores(const State& st, Tile& tile, uint32_t base) {
+    avx512::Scores<R>(st, tile, base);
   }
-  if constexpr (R == 1) {
-    ValueRange<V, 1>(st, o, tile.s, common, base);
-  } else {
-    if (common.begin >= common.end) {  // nothing shared
-      for (int r = 0; r < R; ++r) ValueRange<V, 1>(st, o + r, tile.s + r, tile.visible[r], base);
-      return;
-    }
-    for (int r = 0; r < R; ++r)
-      ValueRange<V, 1>(st, o + r, tile.s + r, {tile.visible[r].begin, common.begin}, base);
-    ValueRange<V, R>(st, o, tile.s, common, base);
-    for (int r = 0; r < R; ++r)
-      ValueRange<V, 1>(st, o + r, tile.s + r, {common.end, tile.visible[r].end}, base);
+  QINFER_FN void Softmax(const State& st, Tile& tile, int r, uint32_t base) {
+    avx512::Softmax(st, tile, r, base);
   }
-}
-
-// One block of keys for R rows, all of which see some of it.
-template <int R>
-void Block(const State& st, Tile& tile, uint32_t base) {
-  Scores<R>(st, tile, base);
-  for (int r = 0; r < R; ++r) Softmax(st, tile, r, base);
-  switch (st.args->v_type) {
-    case KvType::kF32:
-      return Values<KvType::kF32, R>(st, tile, base);
-    case KvType::kF16:
-      return Values<KvType::kF16, R>(st, tile, base);
-    default:
-      return Values<KvType::kInt8, R>(st, tile, base);
+  QINFER_FN void Scale(float* x, float by, size_t n) {
+    for (size_t i = 0; i < n; i += 16)
+      _mm512_storeu_ps(x + i, _mm512_mul_ps(_mm512_loadu_ps(x + i), Set(by)));
   }
-}
-
-QINFER_FN Range Visible(const AttentionArgs& args, uint32_t row, uint32_t base) {
-  const uint32_t position = args.first_position + row / args.group_heads;
-  const uint32_t first =
-      args.window != 0 && position >= args.window ? position - args.window + 1 : 0;
-  return {base > first ? base : first, Min(base + kAttentionBlock, position + 1)};
-}
-
-State Prepare(const AttentionArgs& args) {
-  const uint32_t rows = args.tokens * args.group_heads;
-  State st;
-  st.args = &args;
-  st.groups = static_cast<uint32_t>(layout::CeilDiv(args.head_dim, layout::kKvGroup));
-  st.o_stride = layout::CeilDiv(args.v_head_dim, 16) * 16;
-  st.q_stride = layout::RoundToLine(args.head_dim);
-  st.o = static_cast<float*>(args.scratch);
-  st.m = st.o + rows * st.o_stride;
-  st.l = st.m + rows;
-  st.q_scales = st.l + rows;
-  const size_t groups = static_cast<size_t>(rows) * st.groups;
-  st.q_starts = reinterpret_cast<int32_t*>(st.q_scales + groups);
-  st.q_codes = reinterpret_cast<int8_t*>(st.q_starts + groups);
-  memset(st.o, 0, rows * st.o_stride * sizeof(float));
-  for (uint32_t row = 0; row < rows; ++row) {
-    st.m[row] = args.sinks != nullptr ? args.sinks[row % args.group_heads] : -__builtin_inff();
-    st.l[row] = args.sinks != nullptr ? 1.0f : 0.0f;
-    if (args.k_type != KvType::kInt8) continue;
-    const float* q = QueryRow(args, row);
-    int8_t* codes = st.q_codes + row * st.q_stride;
-    for (uint32_t g = 0; g < st.groups; ++g) {
-      const uint32_t at = g * layout::kKvGroup;
-      const size_t index = row * static_cast<size_t>(st.groups) + g;
-      const uint32_t count = Min(layout::kKvGroup, args.head_dim - at);
-      st.q_scales[index] = QuantizeBlock(q + at, count, codes + at);
-      int32_t sum = 0;
-      for (uint32_t i = 0; i < count; ++i) sum += codes[at + i];
-      st.q_starts[index] = -128 * sum;
-    }
-    memset(codes + args.head_dim, 0, st.q_stride - args.head_dim);
+  QINFER_FN void ScaleTo(const float* x, float by, uint32_t n, float* out) {
+    for (uint32_t i = 0; i < n; i += 16)
+      StoreTail(out + i, _mm512_mul_ps(_mm512_loadu_ps(x + i), Set(by)), n - i);
   }
-  return st;
-}
+  QINFER_FN void Multiply16(const float* x, const float* y, float* out) {
+    _mm512_storeu_ps(out, _mm512_mul_ps(_mm512_loadu_ps(x), _mm512_loadu_ps(y)));
+  }
+  static constexpr uint32_t kValueLanes = 16;
+  static constexpr int ValueVectors(int /*rows*/) { return 4; }
+  template <KvType V, int R, int C>
+  QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p, Range keys,
+                           uint32_t base, uint32_t at) {
+    avx512::AddValues<V, R, C>(st, o, p, keys, base, at);
+  }
+  QINFER_FN void ToHalf(const float* x, uint32_t n, uint16_t* out) {
+    _mm256_storeu_si256(
+        reinterpret_cast<__m256i*>(out),
+        _mm512_cvtps_ph(LoadTail(x, n), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+};
 
 }  // namespace
 
-void Attention(const AttentionArgs& args) {
-  const State st = Prepare(args);
-  const uint32_t rows = args.tokens * args.group_heads;
-  const uint32_t first = args.window != 0 && args.first_position >= args.window
-                             ? args.first_position - args.window + 1
-                             : 0;
-  Tile tile;
-  memset(tile.s, 0, sizeof(tile.s));
-  for (uint32_t base = first / kAttentionBlock * kAttentionBlock;
-       base < args.first_position + args.tokens; base += kAttentionBlock) {
-    for (uint32_t row = 0; row < rows;) {
-      Range r = Visible(args, row, base);
-      if (r.begin >= r.end) {
-        ++row;
-        continue;
-      }
-      // Rows that follow and see some of this block too.
-      uint32_t count = 0;
-      tile.row = row;
-      tile.all = r;
-      while (count < kTile && row + count < rows) {
-        r = Visible(args, row + count, base);
-        if (r.begin >= r.end) break;
-        tile.visible[count++] = r;
-        if (r.begin < tile.all.begin) tile.all.begin = r.begin;
-        if (r.end > tile.all.end) tile.all.end = r.end;
-      }
-      if (count == 4)
-        Block<4>(st, tile, base);
-      else if (count == 3)
-        Block<3>(st, tile, base);
-      else if (count == 2)
-        Block<2>(st, tile, base);
-      else
-        Block<1>(st, tile, base);
-      row += count;
-    }
-  }
-  for (uint32_t row = 0; row < rows; ++row) {
-    const __m512 inverse = Set(1.0f / st.l[row]);
-    float* out = args.out + row / args.group_heads * args.out_stride +
-                 row % args.group_heads * static_cast<size_t>(args.v_head_dim);
-    const float* o = st.o + row * st.o_stride;
-    for (uint32_t i = 0; i < args.v_head_dim; i += 16)
-      StoreTail(out + i, _mm512_mul_ps(_mm512_loadu_ps(o + i), inverse), args.v_head_dim - i);
-  }
-}
-
-namespace {
-
-void Write(uint8_t* plane, KvType type, uint32_t slot, const float* x, uint32_t head_dim,
-           bool is_key) {
-  const size_t stride = is_key ? kPageTokens : 1;
-  const size_t first = is_key ? slot : size_t{slot} * head_dim;
-  if (type == KvType::kF32) {
-    for (uint32_t i = 0; i < head_dim; ++i) memcpy(plane + (first + i * stride) * 4, x + i, 4);
-    return;
-  }
-  if (type == KvType::kF16) {
-    for (uint32_t i = 0; i < head_dim; i += 16) {
-      uint16_t half[16];
-      const uint32_t n = Min(16, head_dim - i);
-      _mm256_storeu_si256(
-          reinterpret_cast<__m256i*>(half),
-          _mm512_cvtps_ph(LoadTail(x + i, n), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-      for (uint32_t j = 0; j < n; ++j) memcpy(plane + (first + (i + j) * stride) * 2, half + j, 2);
-    }
-    return;
-  }
-  float* scales = reinterpret_cast<float*>(
-      plane + (is_key ? layout::KCodeBytes(head_dim) : layout::VCodeBytes(head_dim)));
-  for (uint32_t i = 0; i < head_dim; i += layout::kKvGroup) {
-    int8_t codes[layout::kKvGroup] = {};
-    const uint32_t count = Min(layout::kKvGroup, head_dim - i);
-    scales[i / layout::kKvGroup * kPageTokens + slot] = QuantizeBlock(x + i, count, codes);
-    if (is_key) {
-      for (uint32_t j = 0; j < count; j += 4) memcpy(plane + (i + j) * 16 + slot * 4, codes + j, 4);
-    } else {
-      const size_t padded = layout::CeilDiv(count, 16) * 16;
-      memcpy(plane + slot * layout::VCodeStride(head_dim) + i, codes, padded);
-    }
-  }
-}
-
-}  // namespace
+void Attention(const AttentionArgs& args) { fold::Attention<AttentionSimd>(args); }
 
 void WriteK(uint8_t* plane, KvType type, uint32_t slot, const float* k, uint32_t head_dim) {
-  Write(plane, type, slot, k, head_dim, true);
+  fold::Write<AttentionSimd>(plane, type, slot, k, head_dim, true);
 }
 
 void WriteV(uint8_t* plane, KvType type, uint32_t slot, const float* v, uint32_t head_dim) {
-  Write(plane, type, slot, v, head_dim, false);
+  fold::Write<AttentionSimd>(plane, type, slot, v, head_dim, false);
 }
 
 }  // namespace qinfer::kernels::avx512

@@ -6,14 +6,9 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "kernels/cpu/inline.h"
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
-
-#define QINFER_FN static inline __attribute__((always_inline))
-#if !defined(QINFER_UNROLL)  // tests define it away
-#define QINFER_PRAGMA(text) _Pragma(#text)
-#define QINFER_UNROLL(n) QINFER_PRAGMA(GCC unroll n)
-#endif
 
 namespace qinfer::kernels::avx512 {
 
@@ -47,8 +42,6 @@ void Attention(const AttentionArgs& args);
 
 // Quantizes up to 256 values; returns the scale.
 float QuantizeBlock(const float* x, uint32_t count, int8_t* codes);
-
-QINFER_FN uint32_t Min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 // ---- Loads ------------------------------------------------------------------------------------
 QINFER_FN __m512 LoadHalf(const void* p) {

@@ -4,55 +4,27 @@
 #pragma once
 
 #include "kernels/cpu/avx512/lines.h"
+#include "kernels/cpu/panel16.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
 
-enum Mode { kSym, kMin, kSubSym, kSubMin };
+using panel16::Call;
+using panel16::kMin;
+using panel16::kSubMin;
+using panel16::kSubSym;
+using panel16::kSym;
+using panel16::Mode;
+using panel16::Panel;
+using panel16::Scratch;
 
-// A panel as the tile reads it: codes in place or widened to bytes, scales as 32-bit values
-// [group][16 scales, then with a minimum 16 minima].
-struct Panel {
-  const uint8_t* codes;
-  const float* scales;  // kSub8: int32_t
-  const float* supers;  // kSub8: [super][16 d, then with a minimum 16 dmin]
-};
-
-// What does not depend on the panel.
-struct Call {
-  const Matrix* m;
-  const Activations* x;
-  uint32_t padded, group, unit;
-  int32_t* correction;  // [tokens][units]: -zero * A (symmetric), A (kSubMin) or float(A) (kMin)
-  uint32_t units;
-};
-
-QINFER_FN Panel PreparePanel(const Matrix& m, const uint8_t* panel, float* scales, float* supers) {
-  Panel out = {panel + layout::CodePlane(m), scales, supers};
-  const uint8_t* in = panel + layout::ScalePlane(m);
-  const uint32_t n = layout::Groups(m) * (m.has_min ? 2 : 1);
-  switch (m.scale) {
-    case ScaleKind::kF32:
-      out.scales = reinterpret_cast<const float*>(in);
-      break;
-    case ScaleKind::kF16:
-      for (uint32_t i = 0; i < n; ++i) _mm512_storeu_ps(scales + i * 16, LoadHalf(in + i * 32));
-      break;
-    case ScaleKind::kE8M0:
-      for (uint32_t i = 0; i < n; ++i) _mm512_storeu_ps(scales + i * 16, E8M0(in + i * 16));
-      break;
-    default: {
-      for (uint32_t i = 0; i < n; ++i)
-        _mm512_storeu_si512(scales + i * 16,
-                            m.has_min ? WidenU8(in + i * 16) : WidenS8(in + i * 16));
-      const uint32_t super =
-          static_cast<uint32_t>(layout::CeilDiv(m.padded_cols(), 256)) * (m.has_min ? 2 : 1);
-      for (uint32_t i = 0; i < super; ++i)
-        _mm512_storeu_ps(supers + i * 16, LoadHalf(panel + i * 32));
-    }
+struct Simd {  // for panel16::PreparePanel
+  QINFER_FN void WidenHalf(const uint8_t* from, float* to) { _mm512_storeu_ps(to, LoadHalf(from)); }
+  QINFER_FN void WidenE8M0(const uint8_t* from, float* to) { _mm512_storeu_ps(to, E8M0(from)); }
+  QINFER_FN void WidenBytes(bool is_unsigned, const uint8_t* from, float* to) {
+    _mm512_storeu_si512(to, is_unsigned ? WidenU8(from) : WidenS8(from));
   }
-  return out;
-}
+};
 
 // Adds the products of 32 inputs: low halves to acc, high halves to high.
 template <class L, int T, int P>
@@ -242,20 +214,14 @@ constexpr uint32_t kWidenTokens = 8;
 // Codes of a block of tokens stay in the second-level cache while panels pass by.
 constexpr uint32_t kTokenBlockBytes = 256 * 1024;
 
-struct Scratch {
-  uint8_t* widened[2];
-  float* scales[2];
-  float* supers[2];
-};
-
 template <WeightKind K, class L, Mode M, int P, int kUnit>
 QINFER_FN void Panels(const Call& call, uint32_t p, uint32_t first, uint32_t last, float* out,
                       size_t out_stride, const Scratch& s) {
   const Matrix& m = *call.m;
   Panel panel[P];
   for (int i = 0; i < P; ++i)
-    panel[i] = PreparePanel(m, m.data + (p + static_cast<uint32_t>(i)) * m.panel_bytes, s.scales[i],
-                            s.supers[i]);
+    panel[i] = panel16::PreparePanel<Simd>(
+        m, m.data + (p + static_cast<uint32_t>(i)) * m.panel_bytes, s.scales[i], s.supers[i]);
   const uint32_t row = p * kPanelRows;
   if (K == WeightKind::kInt8 || last - first < kWidenTokens) {
     Tokens<L, P, M, kUnit>(call, panel, nullptr, first, last, row, out, out_stride);
@@ -284,77 +250,17 @@ QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, u
   }
 }
 
-// The sums of activations that symmetric codes and minima need, per token and unit.
-QINFER_FN void PrepareTokens(const Call& call, uint32_t tokens) {
-  const Matrix& m = *call.m;
-  const int32_t zero = layout::ZeroPoint(m.kind);
-  const bool as_float = m.has_min && m.scale != ScaleKind::kSub8;
-  for (uint32_t t = 0; t < tokens; ++t) {
-    const int32_t* sums = call.x->sums + t * call.x->sum_stride;
-    int32_t* out = call.correction + t * static_cast<size_t>(call.units);
-    uint32_t u = 0;
-    for (uint32_t k = 0; k < call.padded; ++u) {
-      const uint32_t end = Min(call.padded, k + call.unit);
-      int32_t sum = 0;
-      for (; k < end; k += 16) sum += sums[k / 16];
-      if (as_float) {
-        const float f = static_cast<float>(sum);
-        memcpy(out + u, &f, 4);
-      } else {
-        out[u] = m.has_min ? sum : -zero * sum;
-      }
-    }
-  }
-}
-
 template <WeightKind K, class L>
 QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
                       const Activations& x, uint32_t tokens, float* out, size_t out_stride,
                       void* scratch) {
-  Call call;
-  call.m = &m;
-  call.x = &x;
-  call.padded = m.padded_cols();
-  call.group = layout::GroupSize(m);
-  call.unit = Min(Min(call.group, x.block), call.padded);
-  call.units = static_cast<uint32_t>(layout::CeilDiv(call.padded, call.unit));
-  const size_t widened = size_t{call.padded} * kPanelRows;
-  const size_t scales = size_t{layout::Groups(m)} * 32;
-  const size_t supers = (call.padded / layout::kSuperGroup + 1) * 32;
   Scratch s;
-  s.widened[0] = static_cast<uint8_t*>(scratch);
-  s.widened[1] = s.widened[0] + widened;
-  s.scales[0] = reinterpret_cast<float*>(s.widened[1] + widened);
-  s.scales[1] = s.scales[0] + scales;
-  s.supers[0] = s.scales[1] + scales;
-  s.supers[1] = s.supers[0] + supers;
-  call.correction = reinterpret_cast<int32_t*>(s.supers[1] + supers);
-  PrepareTokens(call, tokens);
-#define QINFER_RUN(mode, unit) \
-  return Run<K, L, mode, unit>(call, panel_begin, panel_end, tokens, out, out_stride, s)
-  if (m.scale == ScaleKind::kSub8) {
-    if constexpr (K == WeightKind::kInt6) {
-      if (call.unit == 16) {
-        if (m.has_min) QINFER_RUN(kSubMin, 16);
-        QINFER_RUN(kSubSym, 16);
-      }
-    }
-    if (m.has_min) QINFER_RUN(kSubMin, 32);
-    QINFER_RUN(kSubSym, 32);
-  }
-  if constexpr (K == WeightKind::kInt6) {
-    if (call.unit == 16) {
-      if (m.has_min) QINFER_RUN(kMin, 16);
-      QINFER_RUN(kSym, 16);
-    }
-  }
-  if (call.unit == 32) {
-    if (m.has_min) QINFER_RUN(kMin, 32);
-    QINFER_RUN(kSym, 32);
-  }
-  if (m.has_min) QINFER_RUN(kMin, 0);
-  QINFER_RUN(kSym, 0);
-#undef QINFER_RUN
+  const Call call = panel16::Prepare(m, x, tokens, layout::ZeroPoint(K), scratch, s);
+  panel16::Choose<K>(
+      call, [&](auto mode, auto unit) __attribute__((always_inline)) {
+        Run<K, L, static_cast<Mode>(mode.value), unit.value>(call, panel_begin, panel_end, tokens,
+                                                             out, out_stride, s);
+      });
 }
 
 }  // namespace
