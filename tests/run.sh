@@ -13,10 +13,12 @@ for argument in "$@"; do
   esac
 done
 jobs=$(nproc)
-say() { printf '\n== %s (%s)\n' "$1" "$(date +%H:%M:%S)"; }
+. tests/stages.sh
+# What another checkout has compiled is taken from ccache, where that is installed.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
 packages() { sed -n "s/^$1: //p" src/cmake/packages.txt; }
 
-say "packages"
+begin "packages"
 # shellcheck disable=SC2046
 sh src/cmake/install_packages.sh $(packages build) $(packages test)
 if [ $full = yes ]; then
@@ -24,19 +26,23 @@ if [ $full = yes ]; then
   sh src/cmake/install_packages.sh $(packages full)
 fi
 
-say "test models"
+begin "test models"
 bash tests/fetch_models.sh || echo "some test models are absent: their tests will be counted as skipped"
 
-say "formatting"
+begin "formatting"
 git ls-files '*.h' '*.cpp' '*.c' | xargs clang-format-14 --dry-run -Werror
 
-say "release build"
-cmake --preset release -DQINFER_BUILD_TESTS=ON >/dev/null
+begin "release build"
+full_tests=OFF
+[ $full = no ] || full_tests=ON
+cmake --preset release -DQINFER_BUILD_TESTS=ON -DQINFER_FULL_TESTS=$full_tests >/dev/null
 cmake --build --preset release -j "$jobs"
 
 if [ $full = yes ]; then
+  begin "the long tiers"
   bash tests/full.sh
 fi
 
-say "tests"
+print_stages
+begin "tests"
 ctest --test-dir build/release --output-on-failure -j "$jobs"

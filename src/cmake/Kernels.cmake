@@ -1,13 +1,26 @@
 # kernels/: only files in kernels/cpu/<isa> get instruction-set flags, and they are built without exceptions, RTTI and inline
 # std code, so that nothing compiled for a newer processor can be picked by the linker for an older one.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/ref/*.cpp ${PROJECT_SOURCE_DIR}/kernels/cpu/*.cpp)
+if(QINFER_SANITIZE)
+  # Everything is inlined here, and -O3 with every check compiles for many minutes a file. What is left out says nothing about
+  # vector code: its loads and stores are unaligned by design, and where they reach is seen by the address sanitizer.
+  set(isa_options -O1)
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    list(APPEND isa_options -fno-sanitize=null,alignment,object-size,pointer-overflow)
+  endif()
+  if(QINFER_BUILD_FUZZERS)
+    list(APPEND isa_options -fno-sanitize=fuzzer-no-link)
+  endif()
+else()
+  set(isa_options -O3)
+endif()
 function(qinfer_isa_folder isa)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cpu/${isa}/*.cpp)
   if(sources)
     add_library(qinfer_kernels_${isa} OBJECT ${sources})
     target_include_directories(qinfer_kernels_${isa} PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(qinfer_kernels_${isa} PRIVATE qinfer_options)
-    target_compile_options(qinfer_kernels_${isa} PRIVATE ${ARGN} -fno-exceptions -fno-rtti -O3)
+    target_compile_options(qinfer_kernels_${isa} PRIVATE ${ARGN} -fno-exceptions -fno-rtti ${isa_options})
     string(TOUPPER ${isa} upper)
     set(isa_definitions ${isa_definitions} QINFER_HAVE_${upper} PARENT_SCOPE)
     set(isa_objects ${isa_objects} $<TARGET_OBJECTS:qinfer_kernels_${isa}> PARENT_SCOPE)
@@ -15,7 +28,9 @@ function(qinfer_isa_folder isa)
 endfunction()
 set(isa_objects)
 set(isa_definitions)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+option(QINFER_ISA_KERNELS "Kernels for newer instruction sets, chosen at run time; without them the portable ones do all" ON)
+if(NOT QINFER_ISA_KERNELS)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   qinfer_isa_folder(avx2 -mavx2 -mfma -mf16c)
   qinfer_isa_folder(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c -mprefer-vector-width=512
     # False alarms in the headers of GCC 12.

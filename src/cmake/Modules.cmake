@@ -8,6 +8,9 @@ function(qinfer_module name folder)
     target_link_libraries(qinfer_${name} PRIVATE qinfer_options)
     target_include_directories(qinfer_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
     target_link_libraries(qinfer_${name} PUBLIC ${arg_DEPENDS} PRIVATE ${arg_PRIVATE})
+    if(QINFER_PRECOMPILE AND TARGET qinfer_precompiled)
+      target_precompile_headers(qinfer_${name} REUSE_FROM qinfer_precompiled)
+    endif()
   else()
     add_library(qinfer_${name} INTERFACE)
     target_include_directories(qinfer_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
@@ -15,6 +18,16 @@ function(qinfer_module name folder)
   endif()
 endfunction()
 
+# The headers that nearly every file reads, parsed once. Off by default, so that the plain builds prove that each file includes
+# what it uses.
+option(QINFER_PRECOMPILE "Precompile common headers" OFF)
+if(QINFER_PRECOMPILE)
+  add_library(qinfer_precompiled STATIC ${PROJECT_SOURCE_DIR}/src/cmake/precompiled.cpp)
+  target_link_libraries(qinfer_precompiled PRIVATE qinfer_options absl::statusor absl::strings absl::span absl::flat_hash_map)
+  target_precompile_headers(qinfer_precompiled PRIVATE <algorithm> <array> <atomic> <cmath> <cstdint> <cstring> <functional>
+    <memory> <memory_resource> <mutex> <string> <string_view> <utility> <vector> <absl/container/flat_hash_map.h>
+    <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/types/span.h>)
+endif()
 qinfer_module(core src/core DEPENDS absl::status absl::statusor absl::strings absl::span absl::flat_hash_map Threads::Threads)
 include(Kernels)
 qinfer_module(io src/io DEPENDS qinfer_core)

@@ -49,7 +49,7 @@ class ByteReader {
       return FormatError(StrCat(std::string(name_), ": ends at byte ", bytes_.size(), " where ",
                                 size, " bytes are expected at ", at_));
     }
-    std::memcpy(out, bytes_.data() + at_, size);
+    if (size != 0) std::memcpy(out, bytes_.data() + at_, size);  // an empty vector has no address
     at_ += size;
     return OkStatus();
   }

@@ -123,7 +123,7 @@ Status CalibrationData::Save(io::Sink* sink) const {
 }
 
 StatusOr<std::shared_ptr<Calibration>> Calibration::Load(
-    std::shared_ptr<io::Source> source, std::shared_ptr<const format::Checkpoint> checkpoint,
+    const std::shared_ptr<io::Source>& source, std::shared_ptr<const format::Checkpoint> checkpoint,
     const exec::Context& context) {
   if (source->size() < kHeaderBytes || source->size() > kMaxFileBytes) {
     return FormatError(

@@ -58,8 +58,8 @@ class Calibration {
   virtual Status Merge(const Calibration& other) = 0;  // MisuseError if the models differ
   virtual Status Save(io::Sink* sink) const = 0;       // versioned, checksummed
   static StatusOr<std::shared_ptr<Calibration>> Load(
-      std::shared_ptr<io::Source> source, std::shared_ptr<const format::Checkpoint> checkpoint,
-      const exec::Context& context);
+      const std::shared_ptr<io::Source>& source,
+      std::shared_ptr<const format::Checkpoint> checkpoint, const exec::Context& context);
   // What is inside (quant/calibration_data.h), for quantization itself.
   virtual const CalibrationData& data() const = 0;
 };

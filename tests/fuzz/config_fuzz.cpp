@@ -7,31 +7,12 @@
 
 #include "exec/forward.h"
 #include "exec/model.h"
-#include "format/checkpoint.h"
 #include "model/spec.h"
+#include "tests/fuzz/config_checkpoint.h"
 
 namespace {
 
-// A configuration without weights, from memory.
-class ConfigCheckpoint final : public qinfer::format::Checkpoint {
- public:
-  explicit ConfigCheckpoint(const std::string& text) {
-    files_.config_json = text;
-    files_.generation_config_json = text;
-  }
-  qinfer::format::Container container() const override {
-    return qinfer::format::Container::kConfigOnly;
-  }
-  const std::string& name() const override { return name_; }
-  absl::Span<const qinfer::format::TensorInfo> tensors() const override { return {}; }
-  const qinfer::format::TensorInfo* Find(std::string_view) const override { return nullptr; }
-  absl::Span<const std::shared_ptr<qinfer::io::Source>> sources() const override { return {}; }
-  const qinfer::format::SideFiles& side_files() const override { return files_; }
-
- private:
-  std::string name_ = "fuzz";
-  qinfer::format::SideFiles files_;
-};
+using qinfer::fuzz::ConfigCheckpoint;
 
 void Check(bool good) {
   if (!good) std::abort();

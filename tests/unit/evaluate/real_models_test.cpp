@@ -50,8 +50,8 @@ TEST(RealModels, SmolLm2Perplexity) {
   EXPECT_LT(perplexity, 19.3227 * 1.003);
 }
 
-// The next two take minutes on two cores: run them with --gtest_also_run_disabled_tests.
-TEST(RealModels, DISABLED_SmolLm2PerplexityWithFloatActivations) {
+// The next two take minutes on two cores: they are ctest entries of the full tier.
+TEST(FullTier, SmolLm2PerplexityWithFloatActivations) {
   if (!Present(CachedModelPath(kSmolLm2))) GTEST_SKIP() << kSmolLm2 << " is not in ~/.cache/qinfer";
   if (!Present(kWikitext)) GTEST_SKIP() << kWikitext << " is not here";
   const double perplexity = WikitextPerplexity(kSmolLm2, exec::Activations::kFloat, 65);
@@ -59,7 +59,7 @@ TEST(RealModels, DISABLED_SmolLm2PerplexityWithFloatActivations) {
   EXPECT_NEAR(perplexity, 19.3227, 19.3227 * 0.0002);
 }
 
-TEST(RealModels, DISABLED_Gemma3Perplexity) {
+TEST(FullTier, Gemma3Perplexity) {
   if (!Present(CachedModelPath(kGemma3))) GTEST_SKIP() << kGemma3 << " is not in ~/.cache/qinfer";
   if (!Present(kWikitext)) GTEST_SKIP() << kWikitext << " is not here";
   const double perplexity = WikitextPerplexity(kGemma3, exec::Activations::kAuto, 64);

@@ -1,0 +1,1 @@
+// Nothing but the unit that CMake needs to precompile the common headers (src/cmake/Modules.cmake).
