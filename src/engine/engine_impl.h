@@ -77,6 +77,8 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void StoreLogits(absl::Span<const float> logits);
   void AddToken(int32_t token) { tokens_.push_back(token); }  // room was made before
   kv::Sequence* sequence() { return sequence_.get(); }
+  // Starts over where the session's length asks for other rotations of its keys than they have.
+  Status FitRopes();
   EngineImpl* engine() const { return engine_.get(); }
   absl::Span<const int32_t> token_span() const { return {tokens_.data(), tokens_.size()}; }
   Job* job = nullptr;  // what is under way, if anything

@@ -171,6 +171,11 @@ void EngineImpl::FormBatch() {
 
 void EngineImpl::AddItem(Job* job, uint32_t* room) {
   SessionImpl* session = job->session();
+  const Status fits = Guarded([&] { return session->FitRopes(); });
+  if (!fits.ok()) {
+    EndJob(job, Job::State::kFailed, fits);
+    return;
+  }
   const uint32_t begin = session->sequence()->length();
   const uint32_t count = std::min(session->pending(), *room);
   if (count == 0) {
@@ -187,6 +192,7 @@ void EngineImpl::AddItem(Job* job, uint32_t* room) {
   segment.sequence = session->sequence();
   segment.tokens = session->token_span().subspan(begin, count);
   if (wants_logits) segment.logits_from = count - 1;
+  segment.rope_length = session->size();
   segments_.push_back(segment);
   batch_.push_back({job, count, wants_logits});
   *room -= count;

@@ -78,6 +78,11 @@ Status SessionImpl::Rewind(uint32_t length) {
   return OkStatus();
 }
 
+Status SessionImpl::FitRopes() {
+  const uint32_t variant = model::RopeVariant(engine_->model().spec(), size());
+  return sequence_->length() == 0 || sequence_->variant() == variant ? OkStatus() : Rewind(0);
+}
+
 Status SessionImpl::MakeComputable() {
   if (tokens_.empty()) {
     return MisuseError("the session is empty: append at least one token (such as BOS) first");

@@ -40,6 +40,7 @@ class Runner {
     forward.max_logit_rows = rows;
     forward.activations = activations;
     forward.max_position = options.context;
+    runner->forward_length_ = static_cast<uint32_t>(options.context);
     QINFER_ASSIGN_OR_RETURN(runner->forward_,
                             exec::Forward::Create(std::move(model), context, forward));
     return runner;
@@ -60,6 +61,7 @@ class Runner {
       segment.sequence = sequence_.get();
       segment.tokens = tokens;
       if (wants_logits) segment.logits_from = 0;
+      segment.rope_length = forward_length_;
       QINFER_RETURN_IF_ERROR(forward_->Begin({&segment, 1}));
       in_flight_ = true;
     }
@@ -83,6 +85,7 @@ class Runner {
   std::shared_ptr<kv::Cache> cache_;
   std::unique_ptr<kv::Sequence> sequence_;
   std::unique_ptr<exec::Forward> forward_;
+  uint32_t forward_length_ = 0;  // of a window
   bool in_flight_ = false;
 };
 

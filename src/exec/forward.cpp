@@ -125,6 +125,15 @@ Status ForwardImpl::Begin(absl::Span<const BatchSegment> segments) {
                                 segment.sequence->length() + uint64_t{count}, "; the limit is ",
                                 max_position_));
     }
+    const uint64_t end = segment.sequence->length() + uint64_t{count};
+    const uint32_t variant =
+        model::RopeVariant(spec_, std::max<uint64_t>(end, segment.rope_length));
+    if (segment.sequence->length() > 0 && segment.sequence->variant() != variant) {
+      return MisuseError(StrCat("segment ", s,
+                                " makes its sequence long enough for other rotations ",
+                                "of all its keys: truncate it to 0 tokens and compute it anew"));
+    }
+    segment.sequence->set_variant(variant);
     if (segment.logits_from < count) rows += count - segment.logits_from;
     const absl::Span<const kv::GroupLayout> groups = segment.sequence->cache().groups();
     bool fits = groups.size() == groups_.size();
@@ -155,6 +164,7 @@ Status ForwardImpl::Begin(absl::Span<const BatchSegment> segments) {
     segment.first_token = tokens_;
     segment.tokens = static_cast<uint32_t>(from.tokens.size());
     segment.position = from.sequence->length();
+    segment.rope_length = std::max(from.rope_length, segment.position + segment.tokens);
     for (uint32_t t = 0; t < segment.tokens; ++t) {
       ws_.tokens[tokens_] = from.tokens[t];
       ws_.positions[tokens_] = segment.position + t;

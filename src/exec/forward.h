@@ -21,6 +21,10 @@ struct BatchSegment {
   absl::Span<const int32_t> tokens;
   uint32_t logits_from =
       UINT32_MAX;  // logits are wanted for tokens [logits_from, tokens.size()) of this segment
+  // The length that the sequence is computed for; 0 = up to these tokens. Decides ropes that depend
+  // on it (model::RopeVariant): a sequence that goes on to a length of another variant has to be
+  // computed anew, from length 0.
+  uint32_t rope_length = 0;
 };
 
 struct ForwardOptions {

@@ -39,7 +39,7 @@ Status ForwardImpl::RunLayer(const LayerWeights& weights, uint32_t layer,
     Segment& segment = ws_.segments[segments_];
     segment = Segment();
     segment.first_token = tokens_;
-    segment.tokens = length;
+    segment.tokens = segment.rope_length = length;
     for (uint32_t t = 0; t < length; ++t, ++tokens_) {
       ws_.positions[tokens_] = t;
       ws_.segment_of[tokens_] = segments_;

@@ -68,8 +68,15 @@ void ForwardImpl::RopeToken(uint32_t token) {
     cosines = ws_.cosines + at;
     sines = ws_.sines + at;
   }
-  const auto turn = [&](float* head, const float* norm) {
-    if (norm != nullptr) kernels_->rms_norm(head, norm, a.head_dim, spec_.norm_epsilon, head);
+  const auto norm = [&](float* x, const float* weight, uint32_t n) {
+    if (weight != nullptr) kernels_->rms_norm(x, weight, n, spec_.norm_epsilon, x);
+  };
+  if (a.wide_norms) {
+    norm(ws_.q.row(token), w.q_norm, a.heads * a.head_dim);
+    norm(ws_.k.row(token), w.k_norm, a.kv_heads * a.head_dim);
+  }
+  const auto turn = [&](float* head, const float* weight) {
+    if (!a.wide_norms) norm(head, weight, a.head_dim);
     if (rope != nullptr) {
       kernels_->rope(head, cosines, sines, rope->half() * 2, rope->interleaved());
     }

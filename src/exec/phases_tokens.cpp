@@ -1,4 +1,6 @@
 // Phases with one unit a token: embedding, norms, residual sums, quantization of activations.
+#include <algorithm>
+
 #include "exec/forward_impl.h"
 
 namespace qinfer::exec {
@@ -15,7 +17,9 @@ void ForwardImpl::FinishBranch(const float* post_norm, uint32_t token) {
 void ForwardImpl::FillRopes(uint32_t token) {
   for (size_t r = 0; r < ropes_.size(); ++r) {
     const size_t at = (r * options_.max_batch_tokens + token) * ws_.rope_stride;
-    ropes_[r].Fill(ws_.positions[token], ws_.cosines + at, ws_.sines + at);
+    const bool is_long =
+        ws_.segments[ws_.segment_of[token]].rope_length > ropes_[r].switch_length();
+    ropes_[r].Fill(ws_.positions[token], is_long, ws_.cosines + at, ws_.sines + at);
   }
 }
 
@@ -29,10 +33,15 @@ void ForwardImpl::EmbedToken(uint32_t token) {
   FillRopes(token);
 }
 
+// Without a weight the branch takes the hidden state as it is.
 void ForwardImpl::NormToken(const float* weight, const LinearInput& out, uint32_t token) {
   if (pending_) FinishBranch(pending_norm_, token);
-  kernels_->rms_norm(ws_.hidden.row(token), weight, spec_.hidden_size, spec_.norm_epsilon,
-                     out.x.row(token));
+  const float* hidden = ws_.hidden.row(token);
+  if (weight != nullptr) {
+    kernels_->rms_norm(hidden, weight, spec_.hidden_size, spec_.norm_epsilon, out.x.row(token));
+  } else {
+    std::copy(hidden, hidden + spec_.hidden_size, out.x.row(token));
+  }
   if (out.int8) kernels_->quantize(out.x.row(token), spec_.hidden_size, token, out.codes);
 }
 

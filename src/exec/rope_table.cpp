@@ -59,6 +59,11 @@ RopeTable::RopeTable(const model::RopeSpec& rope, const float* frequency_factors
       case model::RopeScaling::kYarn:
         frequency = Yarn(rope, i, frequency);
         break;
+      case model::RopeScaling::kLongRope:
+        long_frequencies_.push_back(frequency / rope.long_factors[i]);
+        frequency /= rope.short_factors[i];
+        switch_length_ = rope.original_context;
+        break;
       default:  // dynamic: plain up to the original context, which is as far as positions go
         break;
     }
@@ -66,10 +71,11 @@ RopeTable::RopeTable(const model::RopeSpec& rope, const float* frequency_factors
   }
 }
 
-void RopeTable::Fill(uint32_t position, float* cos, float* sin) const {
-  for (size_t i = 0; i < frequencies_.size(); ++i) {
+void RopeTable::Fill(uint32_t position, bool is_long, float* cos, float* sin) const {
+  const std::vector<double>& frequencies = is_long ? long_frequencies_ : frequencies_;
+  for (size_t i = 0; i < frequencies.size(); ++i) {
     double s, c;
-    kernels::math::SinCosD(position * frequencies_[i], &s, &c);
+    kernels::math::SinCosD(position * frequencies[i], &s, &c);
     cos[i] = static_cast<float>(c * attention_factor_);
     sin[i] = static_cast<float>(s * attention_factor_);
   }

@@ -15,11 +15,15 @@ class RopeTable {
   RopeTable(const model::RopeSpec& rope, const float* frequency_factors);
   uint32_t half() const { return static_cast<uint32_t>(frequencies_.size()); }
   bool interleaved() const { return interleaved_; }
+  // Sequences longer than this turn by the long frequencies (longrope); UINT32_MAX = none do.
+  uint32_t switch_length() const { return switch_length_; }
   // cos and sin: half() values each.
-  void Fill(uint32_t position, float* cos, float* sin) const;
+  void Fill(uint32_t position, bool is_long, float* cos, float* sin) const;
 
  private:
   std::vector<double> frequencies_;
+  std::vector<double> long_frequencies_;  // longrope
+  uint32_t switch_length_ = UINT32_MAX;
   double attention_factor_;
   bool interleaved_;
 };

@@ -18,6 +18,7 @@ struct Segment {
   const uint8_t* const* pages;  // of the layer at hand
   uint32_t first_page;
   uint32_t first_token, tokens, position;
+  uint32_t rope_length;              // of the whole sequence, for ropes that depend on it
   uint32_t tile, parts, first_unit;  // how its attention is cut
 };
 

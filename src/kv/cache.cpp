@@ -42,6 +42,10 @@ class SequenceImpl final : public Sequence {
   ~SequenceImpl() override;
   const Cache& cache() const override;
   uint32_t length() const override { return length_; }
+  uint32_t variant() const override { return variant_; }
+  void set_variant(uint32_t variant) override {
+    if (length_ == 0) variant_ = variant;
+  }
   Status Reserve(uint32_t count) override;
   void Commit(uint32_t count) override;
   void Rollback() override;
@@ -56,7 +60,7 @@ class SequenceImpl final : public Sequence {
 
   std::shared_ptr<CacheImpl> cache_;
   std::vector<PageTable> tables_;
-  uint32_t length_ = 0, reserved_ = 0;
+  uint32_t length_ = 0, reserved_ = 0, variant_ = 0;
 };
 
 class CacheImpl final : public Cache, public std::enable_shared_from_this<CacheImpl> {
@@ -213,6 +217,7 @@ StatusOr<std::unique_ptr<Sequence>> SequenceImpl::Fork() const {
     }
   }
   fork->length_ = length_;
+  fork->variant_ = variant_;
   return std::unique_ptr<Sequence>(std::move(fork));
 }
 

@@ -58,6 +58,10 @@ class Sequence {
   virtual ~Sequence() = default;
   virtual const Cache& cache() const = 0;
   virtual uint32_t length() const = 0;  // committed tokens
+  // How keys were computed, where that is not a matter of the tokens alone (ropes that depend on
+  // the whole length): a number of the forward pass's, which a fork inherits. Set at length 0 only.
+  virtual uint32_t variant() const = 0;
+  virtual void set_variant(uint32_t variant) = 0;
   // Makes room for positions [length, length + count); nothing is committed. BudgetError when the
   // pool is full, and then nothing has changed. Shared pages that would be written are copied
   // first.

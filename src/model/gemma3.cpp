@@ -1,5 +1,6 @@
 // Gemma 3 text models: four norms a layer, norms of q and k, windows on most layers with a rope of
 // their own, scaled embeddings. Safetensors keep norm weights minus one, GGUF files do not.
+#include "model/decoder_source.h"
 #include "model/registry.h"
 #include "model/spec_source.h"
 
@@ -19,23 +20,10 @@ std::string TextPrefix(const format::Checkpoint& checkpoint) {
 }
 
 // Which layers have windows: layer_types, or a pattern.
-std::vector<bool> WindowedLayers(JsonReader* reader, uint32_t layers) {
-  std::vector<bool> windowed(layers);
-  const std::vector<std::string> types = reader->Strings("layer_types", kMaxLayers);
-  if (!types.empty()) {
-    if (types.size() != layers) {
-      reader->Fail("layer_types", StrCat("names ", types.size(), " layers of ", layers));
-      return windowed;
-    }
-    for (uint32_t i = 0; i < layers; ++i) {
-      windowed[i] = types[i] == "sliding_attention";
-      if (!windowed[i] && types[i] != "full_attention") {
-        reader->Fail(UnsupportedError(
-            StrCat(reader->where(), "layer_types: \"", types[i], "\" is not supported")));
-      }
-    }
-    return windowed;
-  }
+std::vector<bool> GemmaWindows(JsonReader* reader, uint32_t layers) {
+  std::vector<bool> windowed = WindowedLayers(reader, layers);
+  if (!windowed.empty()) return windowed;
+  windowed.resize(layers);
   const uint32_t old_pattern = reader->Uint("_sliding_window_pattern", 1, kMaxLayers, kPattern);
   const uint32_t pattern = reader->Uint("sliding_window_pattern", 1, kMaxLayers, old_pattern);
   for (uint32_t i = 0; i < layers; ++i) windowed[i] = (i + 1) % pattern != 0;
@@ -71,8 +59,6 @@ void ReadRopes(JsonReader* reader, uint32_t head_dim, ModelSpec* spec) {
   spec->ropes = {global, local};
 }
 
-float InverseRoot(double x) { return static_cast<float>(1.0 / __builtin_sqrt(x)); }
-
 }  // namespace
 
 StatusOr<ModelSpec> Gemma3FromHf(const nlohmann::json& config,
@@ -107,7 +93,7 @@ StatusOr<ModelSpec> Gemma3FromHf(const nlohmann::json& config,
   attention.scale = InverseRoot(reader.Number("query_pre_attn_scalar", 1e-6, 1e9, 256.0));
   attention.softcap = static_cast<float>(reader.Number("attn_logit_softcapping", 1e-3, 1e6, 0.0));
   const uint32_t window = reader.Uint("sliding_window", 1, kMaxPosition, 4096);
-  const std::vector<bool> windowed = WindowedLayers(&reader, layers);
+  const std::vector<bool> windowed = GemmaWindows(&reader, layers);
   ReadRopes(&reader, attention.head_dim, &spec);
   const bool attention_bias = reader.Bool("attention_bias", false);
   if (reader.Bool("use_bidirectional_attention", false)) {

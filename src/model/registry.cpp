@@ -12,6 +12,12 @@ namespace {
 constexpr Architecture kArchitectures[] = {
     {"LlamaForCausalLM", "llama", LlamaFromHf, LlamaFromGguf},
     {"MistralForCausalLM", nullptr, MistralFromHf, nullptr},
+    {"Qwen2ForCausalLM", "qwen2", Qwen2FromHf, Qwen2FromGguf},
+    {"Qwen3ForCausalLM", "qwen3", Qwen3FromHf, Qwen3FromGguf},
+    {"Phi3ForCausalLM", "phi3", Phi3FromHf, Phi3FromGguf},
+    {"SmolLM3ForCausalLM", "smollm3", SmolLm3FromHf, SmolLm3FromGguf},
+    {"Olmo2ForCausalLM", "olmo2", Olmo2FromHf, Olmo2FromGguf},
+    {"Gemma2ForCausalLM", "gemma2", Gemma2FromHf, Gemma2FromGguf},
     {"Gemma3ForCausalLM", "gemma3", Gemma3FromHf, Gemma3FromGguf},
     {"Gemma3ForConditionalGeneration", nullptr, Gemma3FromHf, nullptr},
 };

@@ -24,6 +24,20 @@ StatusOr<ModelSpec> LlamaFromHf(const nlohmann::json& config, const format::Chec
 StatusOr<ModelSpec> MistralFromHf(const nlohmann::json& config,
                                   const format::Checkpoint& checkpoint);
 StatusOr<ModelSpec> LlamaFromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Qwen2FromHf(const nlohmann::json& config, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Qwen2FromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Qwen3FromHf(const nlohmann::json& config, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Qwen3FromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Gemma2FromHf(const nlohmann::json& config,
+                                 const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Gemma2FromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Phi3FromHf(const nlohmann::json& config, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Phi3FromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> SmolLm3FromHf(const nlohmann::json& config,
+                                  const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> SmolLm3FromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Olmo2FromHf(const nlohmann::json& config, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Olmo2FromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
 StatusOr<ModelSpec> Gemma3FromHf(const nlohmann::json& config,
                                  const format::Checkpoint& checkpoint);
 StatusOr<ModelSpec> Gemma3FromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);

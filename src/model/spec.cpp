@@ -37,7 +37,17 @@ Status ValidateRope(const RopeSpec& rope, size_t index) {
     case RopeScaling::kLongRope:
       break;
   }
-  return UnsupportedError("model specification: " + name + "this scaling is not supported yet");
+  QINFER_RETURN_IF_ERROR(
+      Check(rope.original_context > 0, name + "the original context is missing"));
+  for (const std::vector<double>* factors : {&rope.short_factors, &rope.long_factors}) {
+    QINFER_RETURN_IF_ERROR(
+        Check(factors->size() == rope.dims / 2,
+              StrCat(name, factors->size(), " factors; ", rope.dims / 2, " are needed")));
+    for (const double factor : *factors) {
+      QINFER_RETURN_IF_ERROR(Check(finite(factor), name + "factors must be finite and positive"));
+    }
+  }
+  return OkStatus();
 }
 
 Status ValidateLayer(const ModelSpec& spec, const LayerSpec& layer, size_t index) {
@@ -67,10 +77,11 @@ Status ValidateLayer(const ModelSpec& spec, const LayerSpec& layer, size_t index
   QINFER_RETURN_IF_ERROR(
       Check(a.rope < 0 || spec.ropes[static_cast<size_t>(a.rope)].dims <= a.head_dim,
             name + "its rope rotates more inputs than a head has"));
-  QINFER_RETURN_IF_ERROR(Check(layer.attention_norm.present() &&
-                                   layer.feed_forward_norm.present() && a.q.present() &&
-                                   a.k.present() && a.v.present() && a.o.present(),
-                               name + "a norm or an attention weight is not named"));
+  QINFER_RETURN_IF_ERROR(
+      Check((layer.attention_norm.present() || layer.post_attention_norm.present()) &&
+                (layer.feed_forward_norm.present() || layer.post_feed_forward_norm.present()) &&
+                a.q.present() && a.k.present() && a.v.present() && a.o.present(),
+            name + "a norm or an attention weight is not named"));
   const FeedForwardSpec& f = layer.feed_forward;
   if (f.kind != FeedForwardKind::kDense) {
     return UnsupportedError("model specification: " + name + "experts are not supported yet");
@@ -124,6 +135,14 @@ std::vector<LinearUse> LinearUses(const ModelSpec& spec) {
         {&spec.lm_head, LinearRole::kHead, UINT32_MAX, spec.vocab_size, spec.hidden_size});
   }
   return uses;
+}
+
+uint32_t RopeVariant(const ModelSpec& spec, uint64_t length) {
+  uint32_t variant = 0;
+  for (const RopeSpec& rope : spec.ropes) {
+    if (rope.scaling == RopeScaling::kLongRope && length > rope.original_context) ++variant;
+  }
+  return variant;
 }
 
 Status ValidateSpec(const ModelSpec& spec) {

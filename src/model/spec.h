@@ -52,6 +52,7 @@ struct AttentionSpec {
   int32_t rope = -1;     // index into ModelSpec::ropes; -1 = none
   TensorRef q, k, v, o, q_bias, k_bias, v_bias, o_bias;
   TensorRef q_norm, k_norm;  // RMS norms over head_dim, before the rotation
+  bool wide_norms = false;   // q_norm and k_norm are over all heads of a token at once
   TensorRef sinks;
   bool operator==(const AttentionSpec&) const = default;
 };
@@ -66,7 +67,8 @@ struct FeedForwardSpec {
 };
 
 struct LayerSpec {
-  TensorRef attention_norm, post_attention_norm;  // post: inside the residual branch, may be absent
+  // Before a branch, and after it inside the residual branch; either may be absent.
+  TensorRef attention_norm, post_attention_norm;
   TensorRef feed_forward_norm, post_feed_forward_norm;
   AttentionSpec attention;
   FeedForwardSpec feed_forward;
@@ -104,6 +106,10 @@ struct LinearUse {
 // Every quantizable linear weight, in the order of execution; the embedding is not one, an untied
 // head is.
 std::vector<LinearUse> LinearUses(const ModelSpec& spec);
+
+// Some ropes turn all keys of a long sequence by other frequencies than those of a short one:
+// lengths with the same number are alike. 0 where nothing depends on the length.
+uint32_t RopeVariant(const ModelSpec& spec, uint64_t length);
 
 // Sizes of every tensor against the spec, before anything is allocated: FormatError names the
 // tensor, its shape, and the one expected.

@@ -64,6 +64,7 @@ void Fields(AttentionSpec& x, F& f) {
   f("o_bias", x.o_bias);
   f("q_norm", x.q_norm);
   f("k_norm", x.k_norm);
+  f("wide_norms", x.wide_norms);
   f("sinks", x.sinks);
 }
 

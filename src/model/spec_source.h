@@ -19,9 +19,15 @@ StatusOr<ModelSpec> SpecFromQinfer(const format::Checkpoint& checkpoint);
 // smaller (dynamic scaling is only the same for every length up to the original context).
 RopeSpec RopeFromHf(JsonReader* config, uint32_t dims, double default_theta, uint32_t* max_context);
 // One object in the style of rope_parameters or rope_scaling; `theta` where it has none.
-RopeSpec RopeFromHfObject(JsonReader* object, uint32_t dims, double theta, uint32_t* max_context);
+// `original_context` is what a key outside says, and goes before the object's own; 0 = nothing.
+RopeSpec RopeFromHfObject(JsonReader* object, uint32_t dims, double theta, uint32_t* max_context,
+                          uint32_t original_context = 0);
 RopeSpec RopeFromGguf(GgufReader* gguf, uint32_t dims, bool interleaved, double default_theta,
                       uint32_t context);
+
+// Longrope of a GGUF file: its factors are tensors, which are read here (they are few).
+void ReadLongRope(GgufReader* gguf, const format::Checkpoint& checkpoint, uint32_t context,
+                  RopeSpec* rope);
 
 // A reference to `name` if the checkpoint has it, else an absent one.
 TensorRef Optional(const format::Checkpoint& checkpoint, const std::string& name);

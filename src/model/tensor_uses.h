@@ -43,8 +43,8 @@ void ForEachLayerTensor(const ModelSpec& spec, const LayerSpec& layer, F&& f) {
   norm(layer.post_attention_norm, hidden);
   norm(layer.feed_forward_norm, hidden);
   norm(layer.post_feed_forward_norm, hidden);
-  norm(a.q_norm, a.head_dim);
-  norm(a.k_norm, a.head_dim);
+  norm(a.q_norm, a.wide_norms ? q : a.head_dim);
+  norm(a.k_norm, a.wide_norms ? k : a.head_dim);
   vector(a.sinks, a.heads);
   vector(a.q_bias, q);
   vector(a.k_bias, k);

@@ -59,8 +59,10 @@ Status GroupWork::BuildLayer() {
   QINFER_ASSIGN_OR_RETURN(w.feed_forward_norm, MakeVector(layer.feed_forward_norm, n, true));
   QINFER_ASSIGN_OR_RETURN(w.post_feed_forward_norm,
                           MakeVector(layer.post_feed_forward_norm, n, true));
-  QINFER_ASSIGN_OR_RETURN(w.attention.q_norm, MakeVector(a.q_norm, a.head_dim, true));
-  QINFER_ASSIGN_OR_RETURN(w.attention.k_norm, MakeVector(a.k_norm, a.head_dim, true));
+  const uint32_t q_norm = a.wide_norms ? a.heads * a.head_dim : a.head_dim;
+  const uint32_t k_norm = a.wide_norms ? a.kv_heads * a.head_dim : a.head_dim;
+  QINFER_ASSIGN_OR_RETURN(w.attention.q_norm, MakeVector(a.q_norm, q_norm, true));
+  QINFER_ASSIGN_OR_RETURN(w.attention.k_norm, MakeVector(a.k_norm, k_norm, true));
   QINFER_ASSIGN_OR_RETURN(w.attention.sinks, MakeVector(a.sinks, a.heads, false));
   QINFER_ASSIGN_OR_RETURN(w.attention.q, MakeLinear(a.q, a.q_bias, LinearRole::kQ));
   QINFER_ASSIGN_OR_RETURN(w.attention.k, MakeLinear(a.k, a.k_bias, LinearRole::kK));

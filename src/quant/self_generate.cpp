@@ -134,6 +134,7 @@ class SelfGenerateImpl final : public SelfGenerateWork {
       segment.sequence = slot.sequence.get();
       segment.tokens = absl::MakeConstSpan(&slot.tokens.back(), 1);
       segment.logits_from = 0;
+      segment.rope_length = options_.sample_tokens;
       segments_.push_back(segment);
       batch_.push_back(&slot);
     }

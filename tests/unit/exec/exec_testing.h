@@ -132,6 +132,7 @@ inline StatusOr<std::vector<float>> LogitsOf(std::shared_ptr<const Model> model,
     segment.sequence = sequence.get();
     segment.tokens = absl::MakeConstSpan(tokens.data() + at, count);
     segment.logits_from = 0;
+    segment.rope_length = n;
     QINFER_RETURN_IF_ERROR(forward->Begin(absl::MakeConstSpan(&segment, 1)));
     for (;;) {
       Deadline deadline;

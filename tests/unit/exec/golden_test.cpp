@@ -3,22 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cctype>
 
-#include "exec_testing.h"
+#include "golden_testing.h"
 
 namespace qinfer::exec {
 namespace {
-
-double MaxDifference(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double most = 0.0;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    const double difference = std::abs(double{a[i]} - double{b[i]});
-    most = difference > most || std::isnan(difference) ? difference : most;
-  }
-  return most;
-}
 
 // Folder, a variant of its configuration ("" = config.json), the file with the weights.
 struct Case {
@@ -27,6 +17,55 @@ struct Case {
   const char* weights;
 };
 
+// One sequence decodes token by token while another prefills in pieces, in the same batches.
+void ExpectMixedBatches(const std::shared_ptr<const Model>& model, const Context& context,
+                        const std::vector<int32_t>& tokens, const std::vector<float>& expected) {
+  const uint32_t n = static_cast<uint32_t>(tokens.size()), vocab = model->spec().vocab_size;
+  constexpr kernels::KvType kF32 = kernels::KvType::kF32;
+  kv::CacheOptions cache_options;
+  cache_options.k_type = cache_options.v_type = kF32;
+  cache_options.max_tokens = 2 * n;
+  cache_options.max_sequences = 2;
+  auto cache =
+      kv::Cache::Create(CacheLayout(model->spec(), kF32, kF32), cache_options, context.memory);
+  ASSERT_TRUE(cache.ok());
+  ForwardOptions options;
+  options.max_batch_tokens = options.max_logit_rows = n;
+  options.activations = Activations::kFloat;
+  auto forward = Forward::Create(model, context, options);
+  ASSERT_TRUE(forward.ok());
+  std::unique_ptr<kv::Sequence> sequences[] = {*(*cache)->NewSequence(), *(*cache)->NewSequence()};
+  std::vector<float> logits[2];
+  for (bool first = true; sequences[0]->length() < n; first = false) {
+    const uint32_t counts[] = {first ? 19u : 1u, std::min(5u, n - sequences[1]->length())};
+    std::vector<BatchSegment> segments;
+    for (uint32_t s = 0; s < 2; ++s) {
+      if (counts[s] == 0) continue;
+      ASSERT_TRUE(sequences[s]->Reserve(counts[s]).ok());
+      BatchSegment& segment = segments.emplace_back();
+      segment.sequence = sequences[s].get();
+      segment.tokens = absl::MakeConstSpan(tokens.data() + sequences[s]->length(), counts[s]);
+      segment.logits_from = 0;
+      segment.rope_length = n;
+    }
+    const Status begun = (*forward)->Begin(segments);
+    ASSERT_TRUE(begun.ok()) << begun.message();
+    auto done = (*forward)->Run(Deadline());
+    ASSERT_TRUE(done.ok() && *done);
+    uint32_t row = 0;
+    for (uint32_t s = 0; s < 2; ++s) {
+      for (uint32_t i = 0; i < counts[s]; ++i, ++row) {
+        const absl::Span<const float> values = (*forward)->Logits(row);
+        logits[s].insert(logits[s].end(), values.begin(), values.end());
+      }
+      sequences[s]->Commit(counts[s]);
+    }
+  }
+  ASSERT_EQ(logits[1].size(), size_t{n} * vocab);
+  EXPECT_LT(MaxDifference(logits[0], expected), 3e-4);
+  EXPECT_LT(MaxDifference(logits[1], expected), 3e-4);
+}
+
 class Golden : public testing::TestWithParam<Case> {};
 
 TEST_P(Golden, LogitsEqualTransformers) {
@@ -34,16 +73,7 @@ TEST_P(Golden, LogitsEqualTransformers) {
   const std::string folder = exec::Golden(std::string("models/") + c.folder + "/");
   const std::string variant = c.variant;
   Machine machine;
-  format::OpenOptions options;
-  options.memory = &machine.memory;
-  options.access = io::Access::kCopy;
-  format::SideFiles side;
-  if (std::string(c.weights).find(".gguf") == std::string::npos)
-    side.config_json =
-        ReadText(folder + "config" + (variant.empty() ? "" : "-" + variant) + ".json");
-  auto source = io::OpenFile(folder + c.weights, io::Access::kCopy, &machine.memory);
-  ASSERT_TRUE(source.ok()) << source.status().message();
-  auto checkpoint = format::OpenCheckpoint(*source, side, options);
+  auto checkpoint = OpenGolden(folder, variant, c.weights, &machine);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   auto model = Load(*checkpoint, machine.context);
   ASSERT_TRUE(model.ok()) << model.status().message();
@@ -59,6 +89,7 @@ TEST_P(Golden, LogitsEqualTransformers) {
     ASSERT_TRUE(logits.ok()) << logits.status().message();
     EXPECT_LT(MaxDifference(*logits, expected), 3e-4);
   }
+  ExpectMixedBatches(*model, machine.context, tokens, expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
@@ -71,7 +102,22 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden,
                                          Case{"llama-blocks", "", "model-blocks.gguf"},
                                          Case{"mistral-window", "", "model.safetensors"},
                                          Case{"mistral-window", "full", "model.safetensors"},
-                                         Case{"gemma3-small", "", "model.safetensors"}),
+                                         Case{"gemma3-small", "", "model.safetensors"},
+                                         Case{"gemma3-multimodal", "", "model.safetensors"},
+                                         Case{"gemma2-small", "", "model.safetensors"},
+                                         Case{"gemma2-small", "nocaps", "model.safetensors"},
+                                         Case{"gemma2-small", "released", "model.safetensors"},
+                                         Case{"qwen2-small", "", "model.safetensors"},
+                                         Case{"qwen2-small", "window", "model.safetensors"},
+                                         Case{"qwen2-small", "yarn", "model.safetensors"},
+                                         Case{"qwen3-small", "", "model.safetensors"},
+                                         Case{"qwen3-small", "window", "model.safetensors"},
+                                         Case{"phi3-small", "", "model.safetensors"},
+                                         Case{"phi3-small", "window", "model.safetensors"},
+                                         Case{"phi3-small", "released", "model.safetensors"},
+                                         Case{"smollm3-small", "", "model.safetensors"},
+                                         Case{"smollm3-small", "window", "model.safetensors"},
+                                         Case{"olmo2-small", "", "model.safetensors"}),
                          [](const testing::TestParamInfo<Case>& info) {
                            std::string name = StrCat(info.param.folder, "_", info.param.variant,
                                                      "_", info.param.weights);

@@ -98,8 +98,12 @@ TEST(LlamaConfig, NonsenseIsNamed) {
       {"attention_bias", {"0", "[]"}},
       {"rope_theta", {"0", "-1", "1e300", "\"x\""}},
       {"rope_scaling",
-       {"3", "[]", "{\"type\":\"linear\"}", "{\"type\":\"linear\",\"factor\":0}",
-        "{\"type\":\"llama3\",\"factor\":2}"}},
+       {"{\"type\":\"longrope\"}",
+        "{\"type\":\"longrope\",\"short_factor\":[1,1],\"long_factor\":[1,1]}",
+        "{\"type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1,1],"
+        "\"long_factor\":[1,1,1,1,1,0,1,1]}",
+        "{\"type\":\"longrope\",\"short_factor\":\"x\"}", "3", "[]", "{\"type\":\"linear\"}",
+        "{\"type\":\"linear\",\"factor\":0}", "{\"type\":\"llama3\",\"factor\":2}"}},
       {"architectures", {"\"LlamaForCausalLM\"", "[1]", "{}"}},
   };
   for (const auto& [key, values] : bad) {
@@ -127,10 +131,9 @@ TEST(LlamaConfig, WhatIsNotSupportedSaysSo) {
   EXPECT_NE(message.find("FalconForCausalLM"), std::string::npos);
   EXPECT_NE(message.find("Gemma3ForCausalLM"), std::string::npos);
   EXPECT_EQ(SpecOfConfig(LlamaConfig(R"("hidden_act":"relu",)")).status().code(), unsupported);
-  EXPECT_EQ(SpecOfConfig(LlamaConfig(R"("rope_scaling":{"type":"longrope","factor":2},)"))
-                .status()
-                .code(),
-            unsupported);
+  EXPECT_EQ(
+      SpecOfConfig(LlamaConfig(R"("rope_scaling":{"type":"mrope","factor":2},)")).status().code(),
+      unsupported);
 }
 
 std::string GemmaConfig(const std::string& changes) {

@@ -1,0 +1,59 @@
+// What most decoders have in common: grouped attention and a gated feed-forward read from a
+// configuration, and the usual names of their tensors. What makes an architecture that one stays in
+// its own file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "format/checkpoint.h"
+#include "model/config_reader.h"
+#include "model/spec.h"
+
+namespace qinfer::model {
+
+float InverseRoot(double x);  // 1 / sqrt(x), rounded once
+
+// Sizes of a model whose layers are alike; `attention` and `feed_forward` name nothing yet.
+struct Decoder {
+  ModelSpec spec;  // without layers and ropes
+  AttentionSpec attention;
+  FeedForwardSpec feed_forward;
+  uint32_t layers = 0;
+};
+
+// What a key that is absent from config.json means to an architecture's configuration class.
+struct HfDefaults {
+  uint32_t max_context = 2048;
+  double epsilon = 1e-6;
+  const char* activation_key = "hidden_act";
+  const char* activation = "silu";
+};
+Decoder ReadHfDecoder(JsonReader* reader, const char* architecture, const HfDefaults& defaults);
+// The embedding, the final norm and, unless "tie_word_embeddings" (absent: `tied`) says that there
+// is none, the head. `root` ends in a dot.
+void NameHfEnds(JsonReader* reader, const std::string& root, const std::string& head, bool tied,
+                ModelSpec* spec);
+// Norms before both branches, q, k, v, o, gate, up, down of the layer whose names start with
+// `prefix`. Biases of q, k, v and of o where asked for.
+void NameHfLayer(const std::string& prefix, LayerSpec* layer);
+void NameHfQkvBiases(const std::string& prefix, LayerSpec* layer);
+void NameHfOutputBias(const std::string& prefix, LayerSpec* layer);
+void NameHfMlpBiases(const std::string& prefix, LayerSpec* layer);
+
+// Which layers see a window, by "layer_types"; empty where the key is absent.
+std::vector<bool> WindowedLayers(JsonReader* reader, uint32_t layers);
+
+// Qwen: windows from layer "max_window_layers" on, where "use_sliding_window" asks for them.
+uint32_t WindowOfUpperLayers(JsonReader* reader);  // 0 = none
+std::vector<bool> UpperLayers(JsonReader* reader, uint32_t layers);
+
+// The same of GGUF metadata. The scale of attention is its key's or 1/sqrt(head_dim).
+Decoder ReadGgufDecoder(GgufReader* reader, const format::Checkpoint& checkpoint,
+                        const char* architecture);
+void NameGgufEnds(const format::Checkpoint& checkpoint, ModelSpec* spec);
+// Biases wherever the file has some.
+void NameGgufLayer(const format::Checkpoint& checkpoint, const std::string& prefix,
+                   LayerSpec* layer);
+
+}  // namespace qinfer::model

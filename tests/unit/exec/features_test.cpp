@@ -1,0 +1,218 @@
+// Every feature of a configuration matters: a specification that ignores one no longer agrees with
+// the recorded logits. Layers are run one at a time, since that takes any specification.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "golden_testing.h"
+
+namespace qinfer::exec {
+namespace {
+
+using model::LayerSpec;
+using model::ModelSpec;
+using model::RopeScaling;
+
+StatusOr<std::vector<float>> LogitsBySpec(const ModelSpec& spec,
+                                          const format::Checkpoint& checkpoint,
+                                          const Context& context,
+                                          const std::vector<int32_t>& tokens) {
+  const uint32_t n = static_cast<uint32_t>(tokens.size());
+  ForwardOptions options;
+  options.max_batch_tokens = n;
+  options.activations = Activations::kFloat;
+  QINFER_ASSIGN_OR_RETURN(std::unique_ptr<Forward> forward,
+                          Forward::CreateForLayers(spec, context, options, checkpoint));
+  QINFER_ASSIGN_OR_RETURN(std::unique_ptr<EndStore> ends, LoadEnds(checkpoint, spec, context));
+  std::vector<float> hidden(size_t{n} * spec.hidden_size), logits(size_t{n} * spec.vocab_size);
+  QINFER_RETURN_IF_ERROR(forward->Embed(ends->weights(), tokens, hidden.data()));
+  for (uint32_t layer = 0; layer < spec.layers.size(); ++layer) {
+    QINFER_ASSIGN_OR_RETURN(std::unique_ptr<LayerStore> store,
+                            LoadLayer(checkpoint, spec, layer, context));
+    QINFER_RETURN_IF_ERROR(
+        forward->RunLayer(store->weights(), layer, absl::MakeConstSpan(&n, 1), hidden.data(), {}));
+  }
+  QINFER_RETURN_IF_ERROR(forward->Head(ends->weights(), hidden.data(), n, logits.data(), {}));
+  return logits;
+}
+
+std::function<void(ModelSpec*)> EachLayer(void (*change)(LayerSpec*)) {
+  return [change](ModelSpec* spec) {
+    for (LayerSpec& layer : spec->layers) change(&layer);
+  };
+}
+std::function<void(ModelSpec*)> EachRope(void (*change)(model::RopeSpec*)) {
+  return [change](ModelSpec* spec) {
+    for (model::RopeSpec& rope : spec->ropes) change(&rope);
+  };
+}
+
+struct Ignored {
+  const char* what;
+  std::function<void(ModelSpec*)> change;
+};
+struct FeatureCase {
+  const char* folder;
+  const char* variant;
+  std::vector<Ignored> ignored;
+};
+
+const Ignored kNoWindow = {"window", EachLayer([](LayerSpec* l) { l->attention.window = 0; })};
+const Ignored kLongerWindow = {"window by one", EachLayer([](LayerSpec* l) {
+                                 if (l->attention.window != 0) ++l->attention.window;
+                               })};
+const Ignored kWindowEverywhere = {"layers without window", [](ModelSpec* spec) {
+                                     uint32_t window = 0;
+                                     for (const LayerSpec& l : spec->layers)
+                                       window = std::max(window, l.attention.window);
+                                     for (LayerSpec& l : spec->layers) l.attention.window = window;
+                                   }};
+const Ignored kNoScaling = {"rope scaling",
+                            EachRope([](model::RopeSpec* r) { r->scaling = RopeScaling::kNone; })};
+const Ignored kNoTheta = {"theta", EachRope([](model::RopeSpec* r) { r->theta *= 3.0; })};
+const Ignored kAttentionFactor = {"attention factor of the rope",
+                                  EachRope([](model::RopeSpec* r) { r->attention_factor = 1.0; })};
+const Ignored kQBias = {"bias of q", EachLayer([](LayerSpec* l) { l->attention.q_bias = {}; })};
+const Ignored kVBias = {"bias of v", EachLayer([](LayerSpec* l) { l->attention.v_bias = {}; })};
+const Ignored kQNorm = {"norm of q", EachLayer([](LayerSpec* l) { l->attention.q_norm = {}; })};
+const Ignored kKNorm = {"norm of k", EachLayer([](LayerSpec* l) { l->attention.k_norm = {}; })};
+const Ignored kNormOffset = {"offset of norm weights",
+                             [](ModelSpec* s) { s->norm_weight_offset = 0.0f; }};
+const Ignored kEmbeddingScale = {"scale of the embedding",
+                                 [](ModelSpec* s) { s->embedding_scale = 1.0f; }};
+const Ignored kScale = {"scale of scores", EachLayer([](LayerSpec* l) {
+                          l->attention.scale =
+                              1.0f / std::sqrt(static_cast<float>(l->attention.head_dim));
+                        })};
+const Ignored kPostAttention = {"norm after attention",
+                                EachLayer([](LayerSpec* l) { l->post_attention_norm = {}; })};
+const Ignored kPostFeedForward = {"norm after the feed-forward",
+                                  EachLayer([](LayerSpec* l) { l->post_feed_forward_norm = {}; })};
+const Ignored kActivation = {"activation", EachLayer([](LayerSpec* l) {
+                               l->feed_forward.activation =
+                                   l->feed_forward.activation == kernels::Activation::kSilu
+                                       ? kernels::Activation::kGeluTanh
+                                       : kernels::Activation::kSilu;
+                             })};
+const Ignored kEpsilon = {"epsilon", [](ModelSpec* s) { s->norm_epsilon = 0.1f; }};
+
+const std::vector<FeatureCase>& Cases() {
+  static const auto* const cases = new std::vector<FeatureCase>{
+      {"llama-odd",
+       "",
+       {kNoScaling,
+        kNoTheta,
+        kQBias,
+        kVBias,
+        kActivation,
+        kEpsilon,
+        {"bias of o", EachLayer([](LayerSpec* l) { l->attention.o_bias = {}; })},
+        {"bias of k", EachLayer([](LayerSpec* l) { l->attention.k_bias = {}; })},
+        {"bias of gate", EachLayer([](LayerSpec* l) { l->feed_forward.gate_bias = {}; })},
+        {"bias of up", EachLayer([](LayerSpec* l) { l->feed_forward.up_bias = {}; })},
+        {"bias of down", EachLayer([](LayerSpec* l) { l->feed_forward.down_bias = {}; })}}},
+      {"llama-odd", "linear", {kNoScaling}},
+      {"llama-odd",
+       "yarn",
+       {kNoScaling,
+        kAttentionFactor,
+        {"beta_slow", EachRope([](model::RopeSpec* r) { r->beta_slow = 3.0; })},
+        {"the original context", EachRope([](model::RopeSpec* r) { r->original_context *= 4; })}}},
+      {"mistral-window", "", {kNoWindow, kLongerWindow, kNoTheta}},
+      {"gemma3-small",
+       "",
+       {kNoWindow,
+        kLongerWindow,
+        kWindowEverywhere,
+        kNoScaling,
+        kQNorm,
+        kKNorm,
+        kNormOffset,
+        kEmbeddingScale,
+        kScale,
+        kPostAttention,
+        kPostFeedForward,
+        kActivation,
+        {"rope of windowed layers", EachLayer([](LayerSpec* l) { l->attention.rope = 0; })}}},
+      {"gemma3-multimodal", "", {kNoWindow, kNoScaling, kScale}},
+      {"gemma2-small",
+       "",
+       {kNoWindow,
+        kLongerWindow,
+        kWindowEverywhere,
+        kNormOffset,
+        kEmbeddingScale,
+        kScale,
+        kPostAttention,
+        kPostFeedForward,
+        kActivation,
+        {"cap of scores", EachLayer([](LayerSpec* l) { l->attention.softcap = 0.0f; })},
+        {"cap of logits", [](ModelSpec* s) { s->logit_softcap = 0.0f; }}}},
+      {"qwen2-small", "", {kNoTheta, kQBias, kVBias, {"bias of k", EachLayer([](LayerSpec* l) {
+                                                        l->attention.k_bias = {};
+                                                      })}}},
+      {"qwen2-small", "window", {kNoWindow, kLongerWindow, kWindowEverywhere}},
+      {"qwen2-small", "yarn", {kNoScaling, kAttentionFactor}},
+      {"qwen3-small", "", {kQNorm, kKNorm, kNoTheta}},
+      {"qwen3-small", "window", {kNoWindow, kWindowEverywhere}},
+      {"phi3-small",
+       "",
+       {kNoScaling,
+        kAttentionFactor,
+        {"the switch", EachRope([](model::RopeSpec* r) { r->original_context = 100; })},
+        {"partial rotation", EachRope([](model::RopeSpec* r) {
+           r->dims = 24;
+           r->short_factors.resize(12, 1.0);
+           r->long_factors.resize(12, 1.0);
+         })}}},
+      {"phi3-small", "window", {kNoWindow, kLongerWindow}},
+      {"smollm3-small",
+       "",
+       {{"layers without rope", EachLayer([](LayerSpec* l) { l->attention.rope = 0; })},
+        {"layers with rope", EachLayer([](LayerSpec* l) { l->attention.rope = -1; })}}},
+      {"smollm3-small", "window", {kNoWindow, kWindowEverywhere}},
+      {"olmo2-small",
+       "",
+       {kQNorm,
+        kKNorm,
+        {"norms after instead of before", EachLayer([](LayerSpec* l) {
+           std::swap(l->attention_norm, l->post_attention_norm);
+           std::swap(l->feed_forward_norm, l->post_feed_forward_norm);
+         })},
+        {"absence of norms before", EachLayer([](LayerSpec* l) {
+           l->attention_norm = l->post_attention_norm;
+           l->feed_forward_norm = l->post_feed_forward_norm;
+         })}}},
+  };
+  return *cases;
+}
+
+TEST(Features, IgnoringOneBreaksAgreement) {
+  for (const FeatureCase& c : Cases()) {
+    SCOPED_TRACE(StrCat(c.folder, " ", c.variant));
+    const std::string folder = Golden(std::string("models/") + c.folder + "/"), variant = c.variant;
+    Machine machine;
+    auto checkpoint = OpenGolden(folder, variant, "model.safetensors", &machine);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    auto spec = model::SpecFromCheckpoint(**checkpoint);
+    ASSERT_TRUE(spec.ok()) << spec.status().message();
+    const Recorded recorded(folder + "expected.safetensors");
+    const std::vector<int32_t> tokens = recorded.Read<int32_t>("tokens");
+    const std::vector<float> expected =
+        recorded.Read<float>(variant.empty() ? "logits" : "logits." + variant);
+    auto logits = LogitsBySpec(*spec, **checkpoint, machine.context, tokens);
+    ASSERT_TRUE(logits.ok()) << logits.status().message();
+    EXPECT_LT(MaxDifference(*logits, expected), 1e-3);
+    for (const Ignored& ignored : c.ignored) {
+      model::ModelSpec changed = *spec;
+      ignored.change(&changed);
+      EXPECT_NE(changed, *spec) << ignored.what;
+      auto other = LogitsBySpec(changed, **checkpoint, machine.context, tokens);
+      ASSERT_TRUE(other.ok()) << ignored.what << ": " << other.status().message();
+      EXPECT_GT(MaxDifference(*other, expected), 1e-2) << ignored.what;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace qinfer::exec
