@@ -42,8 +42,8 @@ def set_dtype(data, dtype):
 
 
 def qwen2(name):
-    base = dict(vocab_size=107, hidden_size=52, intermediate_size=68, num_hidden_layers=3, num_attention_heads=4,
-                num_key_value_heads=2, head_dim=18, max_position_embeddings=128, use_sliding_window=False,
+    base = dict(vocab_size=107, hidden_size=54, intermediate_size=68, num_hidden_layers=3, num_attention_heads=3,
+                num_key_value_heads=1, max_position_embeddings=128, use_sliding_window=False,
                 tie_word_embeddings=False, rope_parameters={"rope_type": "default", "rope_theta": 1e6})
     variants = {"window": {"use_sliding_window": True, "sliding_window": 11, "max_window_layers": 1},
                 "yarn": {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0,
@@ -64,8 +64,9 @@ def gemma2(name):
                 num_key_value_heads=2, head_dim=20, max_position_embeddings=128, sliding_window=9,
                 query_pre_attn_scalar=14, attn_logit_softcapping=5.0, final_logit_softcapping=8.0,
                 attn_implementation="eager", rope_parameters=PLAIN)
-    make(name, Gemma2ForCausalLM, Gemma2Config, base, {"nocaps": {"attn_logit_softcapping": None,
-                                                                  "final_logit_softcapping": None}}, 13, torch.float16)
+    variants = {"nocaps": {"attn_logit_softcapping": None, "final_logit_softcapping": None},
+                "gguf": {"query_pre_attn_scalar": 20}}  # what llama.cpp takes for granted
+    make(name, Gemma2ForCausalLM, Gemma2Config, base, variants, 13, torch.float16)
     # A configuration as released: no layer_types, no rope_parameters.
     folder = os.path.join(OUT, name)
 
@@ -140,8 +141,8 @@ def smollm3(name):
 
 
 def olmo2(name):
-    base = dict(vocab_size=121, hidden_size=60, intermediate_size=68, num_hidden_layers=3, num_attention_heads=6,
-                num_key_value_heads=2, head_dim=14, max_position_embeddings=128, tie_word_embeddings=False,
+    base = dict(vocab_size=121, hidden_size=84, intermediate_size=68, num_hidden_layers=3, num_attention_heads=6,
+                num_key_value_heads=2, max_position_embeddings=128, tie_word_embeddings=False,
                 pad_token_id=0, rope_parameters={"rope_type": "default", "rope_theta": 5e5})
     make(name, Olmo2ForCausalLM, Olmo2Config, base, {}, 17, torch.float16)
 
