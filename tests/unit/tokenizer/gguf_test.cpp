@@ -218,6 +218,63 @@ TEST(GgufTokenizer, SmallVocabularies) {
   EXPECT_TRUE((*piece)->adds_bos());
 }
 
+// A name in tokenizer.ggml.pre cuts as the patterns of a tokenizer.json do (the variants of
+// tests/golden/tokenizer, which are compared with the `tokenizers` package).
+TEST(GgufTokenizer, NamesStandForPatterns) {
+  std::string text;
+  ASSERT_TRUE(ReadFile(Golden("bases.json"), &text));
+  const json model = json::parse(text).at("bytes");
+  ASSERT_TRUE(ReadFile(Golden("variants.json"), &text));
+  const json variants = json::parse(text);
+  ASSERT_TRUE(ReadFile(Golden("texts.json"), &text));
+  const json texts = json::parse(text);
+  std::vector<std::string> tokens(model.at("vocab").size()), merges;
+  for (const auto& [token, id] : model.at("vocab").items()) tokens[id.get<size_t>()] = token;
+  for (const json& merge : model.at("merges")) {
+    merges.push_back(merge.is_string()
+                         ? merge.get<std::string>()
+                         : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+  }
+  const std::pair<const char*, const char*> names[] = {{"gpt-2", "gpt2"},
+                                                       {"olmo", "gpt2"},
+                                                       {"smollm", "smollm"},
+                                                       {"llama-bpe", "llama3"},
+                                                       {"dbrx", "llama3"},
+                                                       {"qwen2", "qwen2"},
+                                                       {"tekken", "tekken"},
+                                                       {"gpt-4o", "gpt4o"},
+                                                       {"deepseek-coder", "deepseek_coder"},
+                                                       {"llama4", "gpt4o"},
+                                                       {"deepseek-llm", "deepseek_llm"}};
+  Memory memory;
+  for (const auto& [name, variant] : names) {
+    auto gguf = Open(Builder()
+                         .Text("model", "gpt2")
+                         .Text("pre", name)
+                         .Texts("tokens", tokens)
+                         .Texts("merges", merges)
+                         .Build(),
+                     name, &memory);
+    ASSERT_TRUE(gguf.ok()) << name << ": " << gguf.status().message();
+    json document = variants.at(variant).at("patch");
+    document["added_tokens"] = json::array();
+    document["post_processor"] = nullptr;
+    document["model"] = model;
+    const std::string_view whole_words[] = {"llama-bpe", "tekken"};
+    document["model"]["ignore_merges"] =
+        std::find(std::begin(whole_words), std::end(whole_words), name) != std::end(whole_words);
+    auto other = Tokenizer::FromJson(document.dump(), "", variant, &memory);
+    ASSERT_TRUE(other.ok()) << variant << ": " << other.status().message();
+    for (size_t i = 0; i < texts.size(); i += 3) {
+      std::pmr::vector<int32_t> ids, expected;
+      const auto line = texts[i].get<std::string>();
+      ASSERT_TRUE((*gguf)->Encode(line, {false, false}, &ids).ok());
+      ASSERT_TRUE((*other)->Encode(line, {false, false}, &expected).ok());
+      ASSERT_EQ(Join(ids), Join(expected)) << name << " " << json(line).dump();
+    }
+  }
+}
+
 // The models of two Python packages, unpacked by whoever wants these tests.
 std::string Cache(const std::string& file) {
   const char* home = std::getenv("HOME");
