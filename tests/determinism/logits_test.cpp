@@ -129,6 +129,7 @@ TEST_P(Determinism, Company) {
       segment.sequence = member.sequence.get();
       segment.tokens = absl::MakeConstSpan(member.tokens.data() + at, count);
       segment.logits_from = 0;
+      segment.rope_length = static_cast<uint32_t>(member.tokens.size());
       segments.push_back(segment);
       active.push_back(&member);
     }
@@ -165,6 +166,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"models/llama-blocks/model-blocks.gguf", Activations::kAuto, kernels::KvType::kInt8},
         Case{"models/llama-blocks/model-blocks.gguf", Activations::kFloat, kernels::KvType::kF16},
         Case{"models/gemma3-small", Activations::kAuto, kernels::KvType::kInt8},
+        Case{"models/gemma2-small", Activations::kAuto, kernels::KvType::kInt8},
+        Case{"models/phi3-small", Activations::kAuto, kernels::KvType::kInt8},
+        Case{"models/olmo2-small", Activations::kAuto, kernels::KvType::kF16},
         Case{"models/mistral-window", Activations::kAuto, kernels::KvType::kF32},
         Case{"models/llama-odd", Activations::kAuto, kernels::KvType::kF16}));
 

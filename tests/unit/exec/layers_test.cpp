@@ -86,6 +86,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Model3{"models/llama-blocks/model-blocks.gguf", Activations::kFloat},
                     Model3{"models/gemma3-small", Activations::kAuto},
                     Model3{"models/mistral-window", Activations::kAuto},
+                    Model3{"models/qwen2-small", Activations::kAuto},
+                    Model3{"models/gemma2-small", Activations::kAuto},
+                    Model3{"models/phi3-small", Activations::kAuto},
+                    Model3{"models/phi3-small/model-f16.gguf", Activations::kAuto},
+                    Model3{"models/smollm3-small", Activations::kAuto},
+                    Model3{"models/olmo2-small", Activations::kAuto},
                     Model3{"models/llama-odd", Activations::kAuto}));
 
 TEST(Layers, RefusesMisuse) {

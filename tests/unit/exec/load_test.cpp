@@ -263,6 +263,8 @@ INSTANTIATE_TEST_SUITE_P(
         PlanCase{"/samples/models/tiny-llama", false, io::Access::kMap},
         PlanCase{"/tests/golden/models/llama-blocks/model-blocks.gguf", false, io::Access::kMap},
         PlanCase{"/tests/golden/models/gemma3-small", false, io::Access::kCopy},
+        PlanCase{"/tests/golden/models/phi3-small", false, io::Access::kMap},
+        PlanCase{"/tests/golden/models/olmo2-small/model-f16.gguf", false, io::Access::kMap},
         PlanCase{"/tests/golden/models/llama-blocks/model-blocks.gguf", true, io::Access::kMap},
         PlanCase{"/tests/golden/models/llama-blocks/model-blocks.gguf", true, io::Access::kCopy},
         PlanCase{"/samples/models/tiny-llama", true, io::Access::kMap}));

@@ -189,6 +189,116 @@ TEST(Gemma3Config, LayerTypesMustFit) {
   EXPECT_FALSE(SpecOfConfig(GemmaConfig(R"("use_bidirectional_attention":true,)")).ok());
 }
 
+// A configuration of another architecture: Llama's keys under its name.
+std::string ConfigOf(const std::string& architecture, const std::string& changes) {
+  return LlamaConfig(StrCat("\"architectures\":[\"", architecture, "\"],", changes),
+                     "architectures");
+}
+
+TEST(DenseConfigs, AreUnderstood) {
+  auto qwen2 = SpecOfConfig(
+      ConfigOf("Qwen2ForCausalLM",
+               R"("use_sliding_window":true,"sliding_window":9,"max_window_layers":1,)"));
+  ASSERT_TRUE(qwen2.ok()) << qwen2.status().message();
+  EXPECT_EQ(qwen2->layers[0].attention.window, 0u);
+  EXPECT_EQ(qwen2->layers[1].attention.window, 9u);
+  EXPECT_EQ(qwen2->layers[1].attention.v_bias.name, "model.layers.1.self_attn.v_proj.bias");
+  EXPECT_FALSE(qwen2->layers[1].attention.o_bias.present());
+  auto off = SpecOfConfig(ConfigOf("Qwen2ForCausalLM", R"("sliding_window":9,)"));
+  ASSERT_TRUE(off.ok());
+  EXPECT_EQ(off->layers[1].attention.window, 0u);
+
+  auto qwen3 = SpecOfConfig(ConfigOf("Qwen3ForCausalLM", ""));
+  ASSERT_TRUE(qwen3.ok()) << qwen3.status().message();
+  EXPECT_EQ(qwen3->layers[0].attention.head_dim, 128u);
+  EXPECT_TRUE(qwen3->layers[0].attention.q_norm.present());
+  EXPECT_FALSE(qwen3->layers[0].attention.wide_norms);
+
+  auto gemma2 = SpecOfConfig(ConfigOf("Gemma2ForCausalLM", R"("head_dim":16,)"));
+  ASSERT_TRUE(gemma2.ok()) << gemma2.status().message();
+  EXPECT_EQ(gemma2->logit_softcap, 30.0f);
+  EXPECT_EQ(gemma2->layers[0].attention.softcap, 50.0f);
+  EXPECT_EQ(gemma2->layers[0].attention.window, 4096u);
+  EXPECT_EQ(gemma2->layers[1].attention.window, 0u);
+  EXPECT_TRUE(gemma2->tied());
+  EXPECT_EQ(gemma2->layers[0].feed_forward.activation, kernels::Activation::kGeluTanh);
+  auto capless = SpecOfConfig(ConfigOf("Gemma2ForCausalLM", R"("attn_logit_softcapping":null,)"));
+  ASSERT_TRUE(capless.ok());
+  EXPECT_EQ(capless->layers[0].attention.softcap, 0.0f);
+
+  auto smollm3 = SpecOfConfig(ConfigOf("SmolLM3ForCausalLM", R"("no_rope_layers":[0,1,1],)"));
+  ASSERT_TRUE(smollm3.ok()) << smollm3.status().message();
+  EXPECT_EQ(smollm3->layers[0].attention.rope, -1);
+  EXPECT_EQ(smollm3->layers[1].attention.rope, 0);
+  EXPECT_EQ(smollm3->ropes[0].theta, 2e6);
+
+  auto olmo2 = SpecOfConfig(ConfigOf("Olmo2ForCausalLM", ""));
+  ASSERT_TRUE(olmo2.ok()) << olmo2.status().message();
+  EXPECT_FALSE(olmo2->layers[0].attention_norm.present());
+  EXPECT_TRUE(olmo2->layers[0].attention.wide_norms);
+}
+
+TEST(DenseConfigs, PhiFusesAndSwitches) {
+  const std::string factors = "[1,1,1,1,1,2]";
+  const std::string scaling = StrCat(R"("partial_rotary_factor":0.75,"rope_scaling":{"type":"su",)",
+                                     "\"short_factor\":", factors, ",\"long_factor\":", factors,
+                                     "},\"original_max_position_embeddings\":128,");
+  auto phi = SpecOfConfig(ConfigOf("Phi3ForCausalLM", scaling));
+  ASSERT_TRUE(phi.ok()) << phi.status().message();
+  const RopeSpec& rope = phi->ropes[0];
+  EXPECT_EQ(rope.scaling, RopeScaling::kLongRope);
+  EXPECT_EQ(rope.dims, 12u);
+  EXPECT_EQ(rope.original_context, 128u);
+  EXPECT_NEAR(rope.attention_factor, std::sqrt(1.0 + std::log(4.0) / std::log(128.0)), 1e-12);
+  const AttentionSpec& a = phi->layers[1].attention;
+  EXPECT_EQ(a.k, (TensorRef{"model.layers.1.self_attn.qkv_proj.weight", 64, 32}));
+  EXPECT_EQ(a.v, (TensorRef{"model.layers.1.self_attn.qkv_proj.weight", 96, 32}));
+  EXPECT_EQ(phi->layers[1].feed_forward.up,
+            (TensorRef{"model.layers.1.mlp.gate_up_proj.weight", 96, 96}));
+  EXPECT_EQ(RopeVariant(*phi, 128), 0u);
+  EXPECT_EQ(RopeVariant(*phi, 129), 1u);
+  auto again = SpecFromJson(SpecToJson(*phi));
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(*again, *phi);
+}
+
+TEST(DenseConfigs, NonsenseIsNamed) {
+  struct Bad {
+    const char* architecture;
+    const char* key;
+    std::vector<const char*> values;
+  };
+  const Bad bad[] = {
+      {"Qwen2ForCausalLM", "use_sliding_window", {"1", "\"x\""}},
+      {"Qwen2ForCausalLM", "max_window_layers", {"-1", "1e9", "{}"}},
+      {"Qwen2ForCausalLM", "layer_types", {"[\"full_attention\"]", "[1,2]", "3"}},
+      {"Qwen3ForCausalLM", "attention_bias", {"0", "[]"}},
+      {"Gemma2ForCausalLM", "attn_logit_softcapping", {"0", "-5", "\"x\""}},
+      {"Gemma2ForCausalLM", "final_logit_softcapping", {"0", "1e30"}},
+      {"Gemma2ForCausalLM", "query_pre_attn_scalar", {"0", "-1", "[]"}},
+      {"Gemma2ForCausalLM", "sliding_window", {"0", "-1", "1e30"}},
+      {"SmolLM3ForCausalLM", "no_rope_layers", {"[1]", "[\"x\",1]", "{}", "7"}},
+      {"SmolLM3ForCausalLM", "no_rope_layer_interval", {"0", "-4"}},
+      {"Phi3ForCausalLM", "partial_rotary_factor", {"0", "2", "\"x\"", "1e-9"}},
+      {"Phi3ForCausalLM", "original_max_position_embeddings", {"0", "-1", "[]"}},
+      {"Olmo2ForCausalLM", "tie_word_embeddings", {"0", "\"x\""}},
+  };
+  for (const Bad& b : bad) {
+    for (const char* value : b.values) {
+      // The original context is read where there is something to scale.
+      const std::string more =
+          std::string(b.key).find("original") == 0
+              ? R"("rope_scaling":{"type":"longrope","short_factor":[],"long_factor":[]},)"
+              : "";
+      auto spec =
+          SpecOfConfig(ConfigOf(b.architecture, StrCat(more, "\"", b.key, "\":", value, ",")));
+      EXPECT_FALSE(spec.ok()) << b.architecture << " " << b.key << " = " << value;
+      EXPECT_NE(std::string(spec.status().message()).find(b.key), std::string::npos)
+          << spec.status().message();
+    }
+  }
+}
+
 TEST(SpecJson, RoundTrip) {
   for (const std::string& config :
        {LlamaConfig(R"("rope_scaling":{"type":"yarn","factor":4.1},"rope_theta":123456.789,)"),
