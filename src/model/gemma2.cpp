@@ -17,11 +17,10 @@ bool Alternates(uint32_t layer) { return layer % 2 == 0; }
 StatusOr<ModelSpec> Gemma2FromHf(const nlohmann::json& config,
                                  const format::Checkpoint& checkpoint) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
-  Decoder decoder = ReadHfDecoder(
-      &reader, "gemma2",
-      {.max_context = 8192,
-       .activation_key = reader.Has("hidden_activation") ? "hidden_activation" : "hidden_act",
-       .activation = "gelu_pytorch_tanh"});
+  Decoder decoder = ReadHfDecoder(&reader, "gemma2",
+                                  {.max_context = 8192,
+                                   .activation_key = "hidden_activation",
+                                   .activation = "gelu_pytorch_tanh"});
   ModelSpec& spec = decoder.spec;
   if (!reader.Has("head_dim")) {  // the configuration class does not divide
     decoder.attention.head_dim = decoder.attention.v_head_dim = 256;
