@@ -214,5 +214,84 @@ TEST(Features, IgnoringOneBreaksAgreement) {
   }
 }
 
+// The same for GGUF files: keys and tensors that the reader does not find under their names.
+struct Renamed {
+  const char* folder;
+  const char* weights;
+  const char* logits;
+  std::vector<std::string> names;
+};
+
+TEST(Features, MissingInGgufBreaksAgreement) {
+  const Renamed files[] = {
+      {"llama-odd",
+       "model-yarn.gguf",
+       "logits.yarn",
+       {"llama.rope.scaling.type", "llama.rope.scaling.factor", "llama.rope.freq_base",
+        "llama.rope.scaling.original_context_length", "blk.1.attn_k.bias"}},
+      {"qwen2-small",
+       "model-f16.gguf",
+       "logits",
+       {"qwen2.rope.freq_base", "blk.0.attn_q.bias", "blk.1.attn_k.bias", "blk.2.attn_v.bias",
+        "output.weight"}},
+      {"gemma2-small",
+       "model-f16.gguf",
+       "logits.gguf",
+       {"gemma2.attn_logit_softcapping", "gemma2.final_logit_softcapping",
+        "gemma2.attention.sliding_window"}},
+      {"phi3-small",
+       "model-f16.gguf",
+       "logits",
+       {"rope_factors_long.weight", "phi3.rope.scaling.attn_factor",
+        "phi3.rope.scaling.original_context_length"}},
+      {"smollm3-small", "model-f16.gguf", "logits", {"smollm3.rope.freq_base"}},
+      {"olmo2-small", "model-f16.gguf", "logits", {"olmo2.rope.freq_base"}},
+  };
+  for (const Renamed& file : files) {
+    const std::string folder = Golden(std::string("models/") + file.folder + "/");
+    const Recorded recorded(folder + "expected.safetensors");
+    const std::vector<int32_t> tokens = recorded.Read<int32_t>("tokens");
+    const std::vector<float> expected = recorded.Read<float>(file.logits);
+    const std::string good = ReadText(folder + file.weights);
+    for (const std::string& name : file.names) {
+      SCOPED_TRACE(StrCat(file.folder, ": ", name));
+      std::string bytes = good;
+      const size_t at = bytes.find(name);
+      ASSERT_NE(at, std::string::npos);
+      bytes[at + name.size() - 1] = '_';
+      Machine machine;
+      format::OpenOptions options;
+      options.memory = &machine.memory;
+      auto checkpoint = format::OpenCheckpoint(
+          io::BorrowMemory({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, name),
+          {}, options);
+      ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+      auto spec = model::SpecFromCheckpoint(**checkpoint);
+      ASSERT_TRUE(spec.ok()) << spec.status().message();
+      auto logits = LogitsBySpec(*spec, **checkpoint, machine.context, tokens);
+      ASSERT_TRUE(logits.ok()) << logits.status().message();
+      EXPECT_GT(MaxDifference(*logits, expected), 1e-2);
+    }
+  }
+}
+
+TEST(Features, LongRopeOfGgufNeedsBothTensors) {
+  const std::string folder = Golden("models/phi3-small/");
+  std::string bytes = ReadText(folder + "model-f16.gguf");
+  const size_t at = bytes.find("rope_factors_short.weight");
+  ASSERT_NE(at, std::string::npos);
+  bytes[at] = '_';
+  Machine machine;
+  format::OpenOptions options;
+  options.memory = &machine.memory;
+  auto checkpoint = format::OpenCheckpoint(
+      io::BorrowMemory({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "phi"), {},
+      options);
+  ASSERT_TRUE(checkpoint.ok());
+  const Status status = model::SpecFromCheckpoint(**checkpoint).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(std::string(status.message()).find("rope_factors_short.weight"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace qinfer::exec
