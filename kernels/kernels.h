@@ -92,7 +92,9 @@ struct AttentionArgs {
   float scale = 1.0f;            // of q.k
   float softcap = 0.0f;          // c * tanh(s / c) before the mask; 0 = none
   const float* sinks = nullptr;  // [group_heads] or null: an extra logit without a value
-  void* scratch = nullptr;       // attention_scratch_bytes(...)
+  bool latent = false;  // values are the first v_head_dim inputs of the keys: there is no V plane,
+                        // v_type is k_type, v_head_dim <= head_dim
+  void* scratch = nullptr;  // attention_scratch_bytes(...)
 };
 
 enum class Activation : uint8_t { kSilu, kGeluTanh };

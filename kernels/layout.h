@@ -82,5 +82,48 @@ QINFER_INLINE size_t MatmulFloatScratch(size_t tokens) {
 QINFER_INLINE size_t KCodeBytes(uint32_t head_dim) { return CeilDiv(head_dim, 4) * 64; }
 QINFER_INLINE size_t VCodeStride(uint32_t head_dim) { return CeilDiv(head_dim, 16) * 16; }
 QINFER_INLINE size_t VCodeBytes(uint32_t head_dim) { return VCodeStride(head_dim) * kPageTokens; }
+QINFER_INLINE size_t ValuePlaneBytes(KvType type, uint32_t head_dim) {
+  if (type == KvType::kInt8) return VCodeBytes(head_dim) + CeilDiv(head_dim, kKvGroup) * 64;
+  return RoundToLine(size_t{head_dim} * kPageTokens * (type == KvType::kF32 ? 4 : 2));
+}
+
+// Scratch of attention: per row a quantized query, its scales and sums, running (m, l), and the sum
+// of values; after these, a block's values (latent attention).
+QINFER_INLINE size_t AttentionStateBytes(size_t rows, uint32_t head_dim, uint32_t v_head_dim) {
+  const size_t row =
+      RoundToLine(head_dim) + 8 * CeilDiv(head_dim, 64) + 16 + 4 * CeilDiv(v_head_dim, 16) * 16;
+  return RoundToLine(rows * (row + 64));
+}
+
+// The values of one page of latents as a V plane holds them: the same numbers, and for INT8 the
+// same codes and scales, token after token instead of input after input.
+QINFER_INLINE void LatentToValues(const uint8_t* keys, KvType type, uint32_t head_dim,
+                                  uint32_t v_head_dim, uint8_t* values) {
+  if (type == KvType::kF32) {
+    const uint32_t* from = reinterpret_cast<const uint32_t*>(keys);
+    uint32_t* to = reinterpret_cast<uint32_t*>(values);
+    for (uint32_t d = 0; d < v_head_dim; ++d)
+      for (uint32_t t = 0; t < kPageTokens; ++t)
+        to[size_t{t} * v_head_dim + d] = from[size_t{d} * kPageTokens + t];
+    return;
+  }
+  if (type == KvType::kF16) {
+    const uint16_t* from = reinterpret_cast<const uint16_t*>(keys);
+    uint16_t* to = reinterpret_cast<uint16_t*>(values);
+    for (uint32_t d = 0; d < v_head_dim; ++d)
+      for (uint32_t t = 0; t < kPageTokens; ++t)
+        to[size_t{t} * v_head_dim + d] = from[size_t{d} * kPageTokens + t];
+    return;
+  }
+  const size_t stride = VCodeStride(v_head_dim);
+  for (uint32_t d = 0; d < v_head_dim; ++d)
+    for (uint32_t t = 0; t < kPageTokens; ++t)
+      values[t * stride + d] = keys[size_t{d} / 4 * 64 + t * 4 + d % 4];
+  for (uint32_t t = 0; t < kPageTokens; ++t)
+    for (size_t d = v_head_dim; d < stride; ++d) values[t * stride + d] = 0;
+  const uint32_t* scales = reinterpret_cast<const uint32_t*>(keys + KCodeBytes(head_dim));
+  uint32_t* to = reinterpret_cast<uint32_t*>(values + VCodeBytes(v_head_dim));
+  for (size_t i = 0; i < CeilDiv(v_head_dim, kKvGroup) * kPageTokens; ++i) to[i] = scales[i];
+}
 
 }  // namespace qinfer::kernels::layout

@@ -27,6 +27,9 @@ struct State {
   int8_t* q_codes;    // [rows][q_stride]
   size_t q_stride;
   uint32_t groups;
+  uint8_t* latent_values;  // V planes of the block at hand, made from its keys
+  size_t latent_stride;
+  uint32_t latent_base;
 };
 
 struct Range {
@@ -48,10 +51,15 @@ QINFER_FN const float* QueryRow(const AttentionArgs& args, uint32_t row) {
   return args.q + row / args.group_heads * args.q_stride +
          row % args.group_heads * static_cast<size_t>(args.head_dim);
 }
+// The plane of values that holds `key`.
+QINFER_FN const uint8_t* ValuePlane(const State& st, uint32_t key) {
+  if (!st.args->latent) return Page(*st.args, key) + st.args->v_offset;
+  return st.latent_values + (key - st.latent_base) / kPageTokens * st.latent_stride;
+}
 // Scales of INT8 values of the page that holds `key`.
-QINFER_FN const float* ValueScales(const AttentionArgs& args, uint32_t key, uint32_t group) {
-  return reinterpret_cast<const float*>(Page(args, key) + args.v_offset +
-                                        layout::VCodeBytes(args.v_head_dim)) +
+QINFER_FN const float* ValueScales(const State& st, uint32_t key, uint32_t group) {
+  return reinterpret_cast<const float*>(ValuePlane(st, key) +
+                                        layout::VCodeBytes(st.args->v_head_dim)) +
          group * kPageTokens;
 }
 // Bytes from a token's values to the next one's.
@@ -76,7 +84,7 @@ QINFER_FN void ValueRange(const State& st, float* const* o, const float (*p)[kAt
     if constexpr (V == KvType::kInt8) {  // fold the group's scales into the probabilities
       for (uint32_t key = keys.begin / kPageTokens * kPageTokens; key < keys.end;
            key += kPageTokens) {
-        const float* sv = ValueScales(args, key, g);
+        const float* sv = ValueScales(st, key, g);
         for (int r = 0; r < R; ++r) {
           Simd::Multiply16(p[r] + (key - base), sv, scaled[r] + (key - base));
           by[r] = scaled[r];
@@ -156,6 +164,10 @@ QINFER_FN State Prepare(const AttentionArgs& args) {
   const size_t groups = static_cast<size_t>(rows) * st.groups;
   st.q_starts = reinterpret_cast<int32_t*>(st.q_scales + groups);
   st.q_codes = reinterpret_cast<int8_t*>(st.q_starts + groups);
+  st.latent_values = static_cast<uint8_t*>(args.scratch) +
+                     layout::AttentionStateBytes(rows, args.head_dim, args.v_head_dim);
+  st.latent_stride = layout::ValuePlaneBytes(args.k_type, args.v_head_dim);
+  st.latent_base = 0;
   memset(st.o, 0, rows * st.o_stride * sizeof(float));
   for (uint32_t row = 0; row < rows; ++row) {
     st.m[row] = args.sinks != nullptr ? args.sinks[row % args.group_heads] : -__builtin_inff();
@@ -187,7 +199,7 @@ QINFER_FN State Prepare(const AttentionArgs& args) {
 //     o[r][at .. at + C * lanes) = fma(p[r][key - base], v, o) over keys in order
 template <class Simd>
 QINFER_FN void Attention(const AttentionArgs& args) {
-  const State st = Prepare<Simd>(args);
+  State st = Prepare<Simd>(args);
   const uint32_t rows = args.tokens * args.group_heads;
   const uint32_t first = args.window != 0 && args.first_position >= args.window
                              ? args.first_position - args.window + 1
@@ -196,6 +208,16 @@ QINFER_FN void Attention(const AttentionArgs& args) {
   memset(tile.s, 0, sizeof(tile.s));
   for (uint32_t base = first / kAttentionBlock * kAttentionBlock;
        base < args.first_position + args.tokens; base += kAttentionBlock) {
+    if (args.latent) {
+      const uint32_t end = Min(base + kAttentionBlock, args.first_position + args.tokens);
+      st.latent_base = base;
+      for (uint32_t key = base > first ? base : first / kPageTokens * kPageTokens; key < end;
+           key += kPageTokens) {
+        layout::LatentToValues(Page(args, key) + args.k_offset, args.k_type, args.head_dim,
+                               args.v_head_dim,
+                               st.latent_values + (key - base) / kPageTokens * st.latent_stride);
+      }
+    }
     for (uint32_t row = 0; row < rows;) {
       Range r = Visible(args, row, base);
       if (r.begin >= r.end) {

@@ -79,6 +79,23 @@ float Score(const AttentionArgs& args, const uint8_t* plane, uint32_t slot, cons
   return args.softcap == 0.0f ? s : args.softcap * math::Tanh(s / args.softcap);
 }
 
+// Values that are the beginnings of keys.
+void AddLatent(const AttentionArgs& args, const uint8_t* plane, uint32_t slot, float p, float* o) {
+  const uint8_t* scales = plane + layout::KCodeBytes(args.head_dim);
+  for (uint32_t d = 0; d < args.v_head_dim; ++d) {
+    const size_t at = size_t{d} * kPageTokens + slot;
+    if (args.k_type == KvType::kInt8) {
+      const float ps = p * Load<float>(scales, d / layout::kKvGroup * kPageTokens + slot);
+      const auto code = static_cast<int8_t>(plane[d / 4 * 64 + slot * 4 + d % 4]);
+      o[d] = __builtin_fmaf(ps, static_cast<float>(code), o[d]);
+    } else {
+      const float v = args.k_type == KvType::kF32 ? Load<float>(plane, at)
+                                                  : HalfToFloat(Load<uint16_t>(plane, at));
+      o[d] = __builtin_fmaf(p, v, o[d]);
+    }
+  }
+}
+
 void AddValue(const AttentionArgs& args, const uint8_t* plane, uint32_t slot, float p, float* o) {
   if (args.v_type == KvType::kInt8) {
     const uint8_t* codes = plane + slot * layout::VCodeStride(args.v_head_dim);
@@ -148,8 +165,12 @@ void Attention(const AttentionArgs& args) {
       m = top;
       l = __builtin_fmaf(l, a, Tree(lanes));
       for (uint32_t d = 0; d < args.v_head_dim; ++d) o[d] *= a;
-      for (uint32_t key = begin; key < end; ++key)
-        AddValue(args, page(key) + args.v_offset, key % kPageTokens, s[key - base], o);
+      for (uint32_t key = begin; key < end; ++key) {
+        if (args.latent)
+          AddLatent(args, page(key) + args.k_offset, key % kPageTokens, s[key - base], o);
+        else
+          AddValue(args, page(key) + args.v_offset, key % kPageTokens, s[key - base], o);
+      }
     }
     const float inverse = 1.0f / l;
     for (uint32_t d = 0; d < args.v_head_dim; ++d) o[d] *= inverse;

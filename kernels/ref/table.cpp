@@ -25,12 +25,9 @@ size_t MatmulScratchBytes(const Matrix& matrix, uint32_t tokens) {
 size_t AttentionScratchBytes(uint32_t group_heads, uint32_t head_dim, uint32_t v_head_dim,
                              uint32_t tokens) {
   const size_t rows = size_t{group_heads} * tokens;
-  // Per row: quantized query, its scales and sums, running (m, l), and the sum of values.
-  const size_t row = layout::RoundToLine(head_dim) + 8 * layout::CeilDiv(head_dim, 64) + 16 +
-                     4 * layout::CeilDiv(v_head_dim, 16) * 16;
   // Once: a block's keys and values as floats, scores and probabilities of a few rows.
   const size_t block = size_t{kAttentionBlock} * 4 * (head_dim + 16 + v_head_dim + 16);
-  return layout::RoundToLine(rows * (row + 64)) + block + 8192;
+  return layout::AttentionStateBytes(rows, head_dim, v_head_dim) + block + 8192;
 }
 
 size_t KPlaneBytes(KvType type, uint32_t head_dim) {
@@ -40,9 +37,7 @@ size_t KPlaneBytes(KvType type, uint32_t head_dim) {
 }
 
 size_t VPlaneBytes(KvType type, uint32_t head_dim) {
-  if (type == KvType::kInt8)
-    return layout::VCodeBytes(head_dim) + layout::CeilDiv(head_dim, layout::kKvGroup) * 64;
-  return layout::RoundToLine(size_t{head_dim} * kPageTokens * (type == KvType::kF32 ? 4 : 2));
+  return layout::ValuePlaneBytes(type, head_dim);
 }
 
 }  // namespace qinfer::kernels

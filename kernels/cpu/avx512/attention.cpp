@@ -176,7 +176,7 @@ QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p
   for (int c = 0; c < C; ++c) sum[r][c] = _mm512_loadu_ps(o[r] + at + c * 16);
   const size_t stride = fold::ValueStride<V>(args);
   for (uint32_t key = keys.begin; key < keys.end;) {
-    const uint8_t* row = Page(args, key) + args.v_offset + key % kPageTokens * stride;
+    const uint8_t* row = fold::ValuePlane(st, key) + key % kPageTokens * stride;
     const uint32_t stop = Min(keys.end, key / kPageTokens * kPageTokens + kPageTokens);
     for (; key < stop; ++key, row += stride) {
       QINFER_UNROLL(4)

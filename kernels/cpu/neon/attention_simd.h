@@ -257,7 +257,7 @@ struct AttentionSimd {
     }
     const size_t stride = fold::ValueStride<V>(args);
     for (uint32_t key = keys.begin; key < keys.end;) {
-      const uint8_t* row = Page(args, key) + args.v_offset + key % kPageTokens * stride;
+      const uint8_t* row = fold::ValuePlane(st, key) + key % kPageTokens * stride;
       const uint32_t stop = Min(keys.end, key / kPageTokens * kPageTokens + kPageTokens);
       for (; key < stop; ++key, row += stride) {
         QINFER_UNROLL(4)

@@ -15,6 +15,7 @@ struct Case {
   KvType k_type = KvType::kF16, v_type = KvType::kF16;
   float softcap = 0.0f;
   bool sinks = false;
+  bool latent = false;  // values are the beginnings of the keys
 };
 
 // A sequence with its pages; K and V as floats besides.
@@ -31,6 +32,12 @@ struct Cache {
         v(Normals(rng, size_t{c.length} * c.v_head_dim)),
         q(Normals(rng, size_t{c.length} * c.group_heads * c.head_dim)),
         sinks(Normals(rng, c.group_heads)) {
+    if (c.latent) {
+      c.v_type = c.k_type;
+      for (uint32_t t = 0; t < c.length; ++t)
+        for (uint32_t d = 0; d < c.v_head_dim; ++d)
+          v[size_t{t} * c.v_head_dim + d] = k[size_t{t} * c.head_dim + d];
+    }
     v_offset = 64 + KPlaneBytes(c.k_type, c.head_dim);
     for (uint32_t t = 0; t < c.length; ++t) {
       if (t % kPageTokens == 0) {
@@ -67,6 +74,7 @@ struct Cache {
     args.scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
     args.softcap = c.softcap;
     args.sinks = c.sinks ? sinks.data() : nullptr;
+    args.latent = c.latent;
     Bytes scratch(AttentionScratchBytes(c.group_heads, c.head_dim, c.v_head_dim, tokens));
     args.scratch = scratch.data();
     table.attention(args);
@@ -108,6 +116,19 @@ std::vector<Case> Cases() {
       c.length = 3;
       cases.push_back(c);
     }
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kInt8}) {
+    Case c;
+    c.latent = true;
+    c.k_type = c.v_type = type;
+    c.group_heads = 6;
+    c.head_dim = 192;
+    c.v_head_dim = 128;
+    cases.push_back(c);
+    c.head_dim = 53;
+    c.v_head_dim = 39;
+    c.window = 70;
+    cases.push_back(c);
+  }
   return cases;
 }
 
