@@ -141,7 +141,7 @@ Status ForwardImpl::Begin(absl::Span<const BatchSegment> segments) {
       const kv::GroupLayout &has = groups[g], &needs = groups_[g];
       fits = has.layers == needs.layers && has.kv_heads == needs.kv_heads &&
              has.head_dim == needs.head_dim && has.v_head_dim == needs.v_head_dim &&
-             has.window == needs.window;
+             has.latent == needs.latent && has.window == needs.window;
     }
     if (!fits) return MisuseError(StrCat("segment ", s, " has a KV cache of another model"));
     for (const int32_t token : segment.tokens) {
@@ -213,41 +213,47 @@ void ForwardImpl::SetLayer(const LayerWeights& weights, uint32_t layer) {
   layer_spec_ = &spec_.layers[layer];
 }
 
+// Sets phase_ to the next that this layer has.
 void ForwardImpl::NextPhase() {
+  const auto go = [&](Phase phase) { phase_ = phase; };
+  const auto attended = [&] {
+    go(CodeBlock({&weights_->attention.o}) == 0 ? Phase::kOut : Phase::kAttentionQuantize);
+  };
   switch (phase_) {
     case Phase::kEmbed:
       SetLayer(model_->layer(0), 0);
       pending_ = false;
-      break;
+      return go(Phase::kAttentionNorm);
+    case Phase::kQkv:
+      return go(PhaseAfterQkv());
     case Phase::kAttention:
-      if (CodeBlock({&weights_->attention.o}) == 0) {
-        phase_ = Phase::kOut;
-        return;
+      if (layer_spec_->attention.kind == model::AttentionKind::kLatent) {
+        return go(Phase::kValueUp);
       }
-      break;
+      return attended();
+    case Phase::kValueUp:
+      return attended();
     case Phase::kOut:
       pending_ = true;
       pending_norm_ = weights_->post_attention_norm;
-      break;
+      return go(Phase::kFeedForwardNorm);
+    case Phase::kFeedForwardNorm:
+      return go(HasExperts() ? Phase::kRouter : Phase::kGateUp);
+    case Phase::kRoute:
+      Dispatch();
+      return go(gathers_ ? Phase::kGather : Phase::kExpertsUp);
     case Phase::kGateUp:
-      if (FusesGateUp()) {
-        phase_ = Phase::kDown;
-        return;
-      }
-      break;
+      return go(FusesGateUp() ? Phase::kDown : Phase::kActivate);
+    case Phase::kCombine:
     case Phase::kDown:
       pending_ = true;
       pending_norm_ = weights_->post_feed_forward_norm;
-      if (layer_ + 1 < spec_.layers.size()) {
-        SetLayer(model_->layer(layer_ + 1), layer_ + 1);
-        phase_ = Phase::kAttentionNorm;
-        return;
-      }
-      break;
+      if (layer_ + 1 == spec_.layers.size()) return go(Phase::kFinalNorm);
+      SetLayer(model_->layer(layer_ + 1), layer_ + 1);
+      return go(Phase::kAttentionNorm);
     default:
-      break;
+      return go(static_cast<Phase>(static_cast<uint8_t>(phase_) + 1));
   }
-  phase_ = static_cast<Phase>(static_cast<uint8_t>(phase_) + 1);
 }
 
 bool ForwardImpl::RunPhase(const Deadline& deadline) {
@@ -255,21 +261,46 @@ bool ForwardImpl::RunPhase(const Deadline& deadline) {
     case Phase::kEmbed:
       return RunTokens(tokens_, deadline, [&](uint32_t token) { EmbedToken(token); });
     case Phase::kAttentionNorm: {
-      const AttentionWeights& w = weights_->attention;
-      const LinearInput input = Input(ws_.x, ws_.x_codes, {&w.q, &w.k, &w.v});
+      const LinearInput input = AttentionInput();
       return RunTokens(tokens_, deadline,
                        [&](uint32_t token) { NormToken(weights_->attention_norm, input, token); });
     }
     case Phase::kQkv: {
       const AttentionWeights& w = weights_->attention;
       LinearPhase phase;
-      phase.input = Input(ws_.x, ws_.x_codes, {&w.q, &w.k, &w.v});
-      phase.jobs[0] = {&w.q, ws_.q};
-      phase.jobs[1] = {&w.k, ws_.k};
-      phase.jobs[2] = {&w.v, ws_.v};
-      phase.job_count = 3;
+      phase.input = AttentionInput();
+      if (layer_spec_->attention.kind == model::AttentionKind::kLatent) {
+        phase.jobs[0] = w.q_a.present() ? LinearJob{&w.q_a, ws_.q_a} : LinearJob{&w.q, ws_.q};
+        phase.jobs[1] = {&w.kv_a, ws_.k};
+        phase.job_count = 2;
+      } else {
+        phase.jobs[0] = {&w.q, ws_.q};
+        phase.jobs[1] = {&w.k, ws_.k};
+        phase.jobs[2] = {&w.v, ws_.v};
+        phase.job_count = 3;
+      }
       return RunLinear(&phase, deadline);
     }
+    case Phase::kQueryNorm: {
+      const LinearInput input = Input(ws_.q_a, ws_.q_a_codes, {&weights_->attention.q});
+      const uint32_t rank = layer_spec_->attention.q_rank;
+      return RunTokens(tokens_, deadline, [&](uint32_t token) {
+        float* x = ws_.q_a.row(token);
+        kernels_->rms_norm(x, weights_->attention.q_a_norm, rank, spec_.norm_epsilon, x);
+        if (input.int8) kernels_->quantize(x, rank, token, input.codes);
+      });
+    }
+    case Phase::kQueryUp: {
+      LinearPhase phase;
+      phase.input = Input(ws_.q_a, ws_.q_a_codes, {&weights_->attention.q});
+      phase.jobs[0] = {&weights_->attention.q, ws_.q};
+      phase.job_count = 1;
+      return RunLinear(&phase, deadline);
+    }
+    case Phase::kAbsorb:
+      return RunHeads(weights_->attention.k_b, deadline, true);
+    case Phase::kValueUp:
+      return RunHeads(weights_->attention.v_b, deadline, false);
     case Phase::kRope:
       return RunRope(deadline);
     case Phase::kAttention:
@@ -290,11 +321,24 @@ bool ForwardImpl::RunPhase(const Deadline& deadline) {
     }
     case Phase::kFeedForwardNorm: {
       const FeedForwardWeights& w = weights_->feed_forward;
-      const LinearInput input = Input(ws_.x, ws_.x_codes, {&w.gate, &w.up});
+      const LinearInput input =
+          HasExperts() ? ExpertInput() : Input(ws_.x, ws_.x_codes, {&w.gate, &w.up});
       return RunTokens(tokens_, deadline, [&](uint32_t token) {
         NormToken(weights_->feed_forward_norm, input, token);
       });
     }
+    case Phase::kRouter:
+      return RunRouter(deadline);
+    case Phase::kRoute:
+      return RunTokens(tokens_, deadline, [&](uint32_t token) { RouteToken(token); });
+    case Phase::kGather:
+      return RunGather(deadline);
+    case Phase::kExpertsUp:
+      return RunExperts(deadline, true);
+    case Phase::kExpertsDown:
+      return RunExperts(deadline, false);
+    case Phase::kCombine:
+      return RunTokens(tokens_, deadline, [&](uint32_t token) { CombineToken(token); });
     case Phase::kGateUp:
       return RunGateUp(deadline);
     case Phase::kActivate: {
@@ -302,7 +346,7 @@ bool ForwardImpl::RunPhase(const Deadline& deadline) {
       const model::FeedForwardSpec& f = layer_spec_->feed_forward;
       return RunTokens(tokens_, deadline, [&](uint32_t token) {
         float* gate = ws_.gate.row(token);
-        kernels_->gated(f.activation, gate, ws_.up.row(token), f.intermediate, gate);
+        Activate(gate, ws_.up.row(token), f.intermediate);
         if (down.int8) kernels_->quantize(gate, f.intermediate, token, down.codes);
       });
     }

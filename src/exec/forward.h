@@ -39,10 +39,12 @@ struct ForwardOptions {
 // runs the pass, between units.
 struct TapInput {
   uint32_t layer;
-  model::LinearRole role;  // q stands for q, k and v (one input); gate for gate and up
+  model::LinearRole role;  // q stands for q, k and v (one input); gate for gate and up; where
+                           // there is a q_a it stands for kv_a, and q for itself
   const float* x;
   size_t stride;
   uint32_t tokens, cols;
+  uint32_t part = model::kNoPart;  // the expert whose input it is; its tokens in order
 };
 using Tap = std::function<void(const TapInput&)>;
 

@@ -13,16 +13,26 @@
 
 namespace qinfer::exec {
 
-// In the order of execution; kActivate is skipped where kGateUp has done its work already.
+// In the order of execution; which of them a layer has is decided by NextPhase.
 enum class Phase : uint8_t {
   kEmbed,
   kAttentionNorm,
   kQkv,
-  kRope,
+  kQueryNorm,  // latent attention with a q_a: norm of its output
+  kQueryUp,    // and q_b
+  kAbsorb,     // latent attention: queries into the latent space
+  kRope,       // writes keys and values too
   kAttention,
+  kValueUp,  // latent attention: sums of latents back
   kAttentionQuantize,
   kOut,
   kFeedForwardNorm,
+  kRouter,
+  kRoute,
+  kGather,
+  kExpertsUp,
+  kExpertsDown,
+  kCombine,
   kGateUp,
   kActivate,
   kDown,
@@ -31,12 +41,17 @@ enum class Phase : uint8_t {
   kDone,
 };
 
-// The input of a group of linear weights, and in which form they take it.
-struct LinearInput {
-  Workspace::Rows x;
-  kernels::Activations codes;  // block set
-  bool int8 = false;           // some weight of the group takes codes
-};
+// Multiply-adds of one unit: some 50 to 100 µs.
+constexpr uint64_t kUnitCodes = 1500000, kUnitFloats = 400000;
+
+// The same activations from token `t` on.
+inline kernels::Activations FromToken(const kernels::Activations& codes, uint32_t t) {
+  kernels::Activations out = codes;
+  out.codes += t * codes.code_stride;
+  out.scales += t * codes.scale_stride;
+  out.sums += t * codes.sum_stride;
+  return out;
+}
 
 struct LinearJob {
   const Linear* linear = nullptr;
@@ -100,11 +115,43 @@ class ForwardImpl final : public Forward {
 
   // phases_attention.cpp
   void ResolvePages();
+  void WriteLatent(uint32_t token);
   void RopeToken(uint32_t token);
   bool RunRope(const Deadline& deadline);
   uint32_t CutAttention(uint64_t* work);
   void AttentionUnit(uint32_t lane, uint32_t unit);
   bool RunAttention(const Deadline& deadline);
+
+  // phases_latent.cpp
+  struct HeadPhase {  // heads with a weight each, cut into units of heads and tokens
+    const std::vector<Linear>* weights;
+    uint32_t heads_per_unit, chunks, token_tile, tiles;
+  };
+  HeadPhase PlanHeads(const std::vector<Linear>& weights) const;
+  bool RunHeads(const std::vector<Linear>& weights, const Deadline& deadline, bool absorb);
+  LinearInput HeadInput(const Linear& weight, const Workspace::Rows& x, uint32_t offset,
+                        uint32_t head) const;
+  void AbsorbHead(uint32_t lane, uint32_t head, uint32_t first_token, uint32_t count);
+  void ValueHead(uint32_t lane, uint32_t head, uint32_t first_token, uint32_t count);
+  void RotateQuery(uint32_t token, uint32_t head);
+  Phase PhaseAfterQkv() const;
+  LinearInput AttentionInput() const;  // of what reads the normed hidden state
+
+  // phases_experts.cpp
+  bool HasExperts() const;
+  LinearInput ExpertInput() const;  // of the experts and the shared ones
+  bool RunRouter(const Deadline& deadline);
+  void RouteToken(uint32_t token);
+  void Dispatch();
+  void AddJob(const LinearInput& x, const Linear& gate, const Linear& up, const Linear& down,
+              uint32_t expert, uint32_t tokens, uint32_t rows);
+  void GatherSlot(uint32_t slot);
+  bool RunGather(const Deadline& deadline);
+  void ExpertUpUnit(uint32_t lane, uint32_t unit);
+  void ExpertDownUnit(uint32_t lane, uint32_t unit);
+  bool RunExperts(const Deadline& deadline, bool up);
+  void CombineToken(uint32_t token);
+  void Activate(float* gate, float* up, size_t n) const;
 
   // phases_tokens.cpp
   void FinishBranch(const float* post_norm, uint32_t token);
@@ -144,6 +191,9 @@ class ForwardImpl final : public Forward {
   bool pending_ = false;                 // a branch has not been added to hidden yet
   uint32_t segment_begin_ = 0, segment_end_ = 0, token_begin_ = 0, token_end_ = 0;
   bool own_pages_ = false;  // RunLayer: F32 pages of the workspace
+  // Experts of the layer at hand.
+  uint32_t jobs_ = 0, up_units_ = 0, down_units_ = 0;
+  bool gathers_ = false, gather_codes_ = false, gather_floats_ = false;
 };
 
 }  // namespace qinfer::exec

@@ -31,9 +31,10 @@ Status ForwardImpl::RunLayer(const LayerWeights& weights, uint32_t layer,
   own_pages_ = true;
   ws_.hidden = {hidden, spec_.hidden_size};
   const model::AttentionSpec& a = layer_spec_->attention;
-  const size_t page_bytes =
-      a.kv_heads * (kernels::KPlaneBytes(kernels::KvType::kF32, a.head_dim) +
-                    kernels::VPlaneBytes(kernels::KvType::kF32, a.v_head_dim));
+  const KvShape kv = KvShapeOf(a);
+  size_t page_bytes = kernels::KPlaneBytes(kernels::KvType::kF32, kv.key_dim);
+  if (!kv.latent) page_bytes += kernels::VPlaneBytes(kernels::KvType::kF32, kv.value_dim);
+  page_bytes *= kv.heads;
   for (uint32_t p = 0; p < ws_.page_count; ++p) ws_.page_table[p] = ws_.pages + p * page_bytes;
   for (const uint32_t length : sequence_lengths) {
     Segment& segment = ws_.segments[segments_];
@@ -59,8 +60,21 @@ Status ForwardImpl::RunLayer(const LayerWeights& weights, uint32_t layer,
   if (a.rope >= 0) RunTokens(tokens_, never, [&](uint32_t token) { FillRopes(token); });
   pending_ = false;
   run(Phase::kAttentionNorm);
-  show(model::LinearRole::kQ, ws_.x, spec_.hidden_size);
+  show(weights.attention.q_a.present() ? model::LinearRole::kQA : model::LinearRole::kQ, ws_.x,
+       spec_.hidden_size);
   run(Phase::kQkv);
+  if (kv.latent) {
+    if (weights.attention.q_a.present()) {
+      run(Phase::kQueryNorm);
+      show(model::LinearRole::kQ, ws_.q_a, a.q_rank);
+      run(Phase::kQueryUp);
+    }
+    const uint32_t nope = a.head_dim - a.rope_dim;
+    for (uint32_t h = 0; h < a.heads; ++h) {
+      show(model::LinearRole::kKB, {ws_.q.data + h * a.head_dim, ws_.q.stride}, nope);
+    }
+    run(Phase::kAbsorb);
+  }
   for (uint32_t s = 0; s < segments_; ++s) {
     segment_begin_ = s;
     segment_end_ = s + 1;
@@ -69,17 +83,47 @@ Status ForwardImpl::RunLayer(const LayerWeights& weights, uint32_t layer,
     run(Phase::kRope);
     run(Phase::kAttention);
   }
+  if (kv.latent) {
+    for (uint32_t h = 0; h < a.heads; ++h) {
+      show(model::LinearRole::kVB, {ws_.latent_out.data + h * a.latent_dim, ws_.latent_out.stride},
+           a.latent_dim);
+    }
+    run(Phase::kValueUp);
+  }
   show(model::LinearRole::kO, ws_.attention, a.heads * a.v_head_dim);
   if (CodeBlock({&weights.attention.o}) != 0) run(Phase::kAttentionQuantize);
   run(Phase::kOut);
   pending_ = true;
   pending_norm_ = weights.post_attention_norm;
   run(Phase::kFeedForwardNorm);
-  show(model::LinearRole::kGate, ws_.x, spec_.hidden_size);
-  run(Phase::kGateUp);
-  if (!FusesGateUp()) run(Phase::kActivate);
-  show(model::LinearRole::kDown, ws_.gate, layer_spec_->feed_forward.intermediate);
-  run(Phase::kDown);
+  const uint32_t wide = layer_spec_->feed_forward.intermediate;
+  if (wide > 0) show(model::LinearRole::kGate, ws_.x, spec_.hidden_size);
+  if (HasExperts()) {
+    run(Phase::kRouter);
+    run(Phase::kRoute);
+    Dispatch();
+    if (gathers_) run(Phase::kGather);
+    const auto show_experts = [&](model::LinearRole role, bool middle, uint32_t cols) {
+      for (uint32_t j = 0; tap && j < jobs_; ++j) {
+        const ExpertJob& job = ws_.jobs[j];
+        if (job.expert == model::kNoPart) continue;
+        const Workspace::Rows& x = middle ? job.middle.x : job.x.x;
+        tap(TapInput{layer, role, x.data, x.stride, job.tokens, cols, job.expert});
+      }
+    };
+    show_experts(model::LinearRole::kExpertGate, false, spec_.hidden_size);
+    run(Phase::kExpertsUp);
+    if (wide > 0) show(model::LinearRole::kDown, ws_.gate, wide);
+    show_experts(model::LinearRole::kExpertDown, true,
+                 layer_spec_->feed_forward.expert_intermediate);
+    run(Phase::kExpertsDown);
+    run(Phase::kCombine);
+  } else {
+    run(Phase::kGateUp);
+    if (!FusesGateUp()) run(Phase::kActivate);
+    show(model::LinearRole::kDown, ws_.gate, wide);
+    run(Phase::kDown);
+  }
   next_ = 0;
   RunTokens(tokens_, never,
             [&](uint32_t token) { FinishBranch(weights.post_feed_forward_norm, token); });

@@ -41,9 +41,15 @@ struct Linear {
 struct AttentionWeights {
   Linear q, k, v, o;
   const float *q_norm = nullptr, *k_norm = nullptr, *sinks = nullptr;
+  Linear q_a, kv_a;              // latent attention
+  std::vector<Linear> k_b, v_b;  // one a head
+  const float *q_a_norm = nullptr, *kv_a_norm = nullptr;
 };
 struct FeedForwardWeights {
-  Linear gate, up, down;
+  Linear gate, up, down;       // with experts: of those that every token takes
+  Linear router, shared_gate;  // never quantized
+  const float* router_correction = nullptr;
+  std::vector<Linear> expert_gate, expert_up, expert_down;  // one an expert
 };
 // Norm weights are F32 with norm_weight_offset already added.
 struct LayerWeights {

@@ -23,10 +23,11 @@ Planes PlanesOf(const Segment& segment, uint32_t group, uint32_t index, bool own
                 const model::AttentionSpec& a) {
   Planes planes;
   if (own_pages) {
+    const KvShape kv = KvShapeOf(a);
     planes.k_type = planes.v_type = kernels::KvType::kF32;
-    planes.v_offset = kernels::KPlaneBytes(kernels::KvType::kF32, a.head_dim);
+    planes.v_offset = kernels::KPlaneBytes(kernels::KvType::kF32, kv.key_dim);
     planes.head_stride =
-        planes.v_offset + kernels::VPlaneBytes(kernels::KvType::kF32, a.v_head_dim);
+        planes.v_offset + kernels::VPlaneBytes(kernels::KvType::kF32, kv.value_dim);
     return planes;
   }
   const kv::Cache& cache = segment.sequence->cache();
@@ -54,8 +55,31 @@ void ForwardImpl::ResolvePages() {
   }
 }
 
+// The latent and the key that all heads share, as they are cached.
+void ForwardImpl::WriteLatent(uint32_t token) {
+  const model::AttentionSpec& a = layer_spec_->attention;
+  const Segment& segment = ws_.segments[ws_.segment_of[token]];
+  const uint32_t position = ws_.positions[token];
+  float* k = ws_.k.row(token);
+  kernels_->rms_norm(k, weights_->attention.kv_a_norm, a.latent_dim, spec_.norm_epsilon, k);
+  if (a.rope >= 0) {
+    const RopeTable& rope = ropes_[static_cast<size_t>(a.rope)];
+    const size_t at =
+        (static_cast<size_t>(a.rope) * options_.max_batch_tokens + token) * ws_.rope_stride;
+    kernels_->rope(k + a.latent_dim, ws_.cosines + at, ws_.sines + at, rope.half() * 2,
+                   rope.interleaved());
+  }
+  const Planes planes =
+      PlanesOf(segment, group_of_[layer_], index_in_group_[layer_], own_pages_, a);
+  uint8_t* page =
+      const_cast<uint8_t*>(segment.pages[position / kernels::kPageTokens - segment.first_page]);
+  kernels_->write_k(page + planes.k_offset, planes.k_type, position % kernels::kPageTokens, k,
+                    a.latent_dim + a.rope_dim);
+}
+
 void ForwardImpl::RopeToken(uint32_t token) {
   const model::AttentionSpec& a = layer_spec_->attention;
+  if (a.kind == model::AttentionKind::kLatent) return WriteLatent(token);
   const AttentionWeights& w = weights_->attention;
   const Segment& segment = ws_.segments[ws_.segment_of[token]];
   const uint32_t position = ws_.positions[token];
@@ -113,19 +137,20 @@ bool ForwardImpl::RunRope(const Deadline& deadline) {
 // too few units; neither changes any bit. Returns the number of units, adds up multiply-adds.
 uint32_t ForwardImpl::CutAttention(uint64_t* work) {
   const model::AttentionSpec& a = layer_spec_->attention;
-  const uint32_t group_heads = a.heads / a.kv_heads;
+  const KvShape kv = KvShapeOf(a);
+  const uint32_t group_heads = a.heads / kv.heads;
+  const uint32_t most = MaxAttentionTile(a), least = std::min(kLeastTile, most);
   uint64_t units = 0;
   for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
     Segment& segment = ws_.segments[s];
     uint64_t keys = uint64_t{segment.position} + segment.tokens;
     if (a.window != 0) keys = std::min<uint64_t>(keys, a.window + segment.tokens);
-    const uint64_t per_query = keys * group_heads * (a.head_dim + a.v_head_dim);
-    *work += per_query * a.kv_heads * segment.tokens;
+    const uint64_t per_query = keys * group_heads * (kv.key_dim + kv.value_dim);
+    *work += per_query * kv.heads * segment.tokens;
     segment.tile = static_cast<uint32_t>(std::min<uint64_t>(
         segment.tokens,
-        std::min<uint64_t>(kMaxAttentionTile,
-                           std::max<uint64_t>(kLeastTile, kUnitScores / per_query))));
-    units += uint64_t{CeilDiv(segment.tokens, segment.tile)} * a.kv_heads;
+        std::min<uint64_t>(most, std::max<uint64_t>(least, kUnitScores / per_query))));
+    units += uint64_t{CeilDiv(segment.tokens, segment.tile)} * kv.heads;
   }
   uint32_t parts = 1;
   if (ws_.lanes > 1 && units < uint64_t{2} * ws_.lanes) {
@@ -136,7 +161,7 @@ uint32_t ForwardImpl::CutAttention(uint64_t* work) {
     Segment& segment = ws_.segments[s];
     segment.parts = parts;
     segment.first_unit = first;
-    first += CeilDiv(segment.tokens, segment.tile) * a.kv_heads * parts;
+    first += CeilDiv(segment.tokens, segment.tile) * kv.heads * parts;
   }
   return first;
 }
@@ -148,11 +173,12 @@ void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
       std::upper_bound(begin, static_cast<const Segment*>(ws_.segments) + segment_end_, unit,
                        [](uint32_t u, const Segment& s) { return u < s.first_unit; }) -
       1;
-  const uint32_t group_heads = a.heads / a.kv_heads;
+  const KvShape kv = KvShapeOf(a);
+  const uint32_t group_heads = a.heads / kv.heads;
   const uint32_t local = unit - segment->first_unit;
   const uint32_t part = local % segment->parts;
-  const uint32_t kv_head = local / segment->parts % a.kv_heads;
-  const uint32_t tile = local / segment->parts / a.kv_heads;
+  const uint32_t kv_head = local / segment->parts % kv.heads;
+  const uint32_t tile = local / segment->parts / kv.heads;
   const uint32_t heads_each = CeilDiv(group_heads, segment->parts);
   const uint32_t first_head = part * heads_each;
   if (first_head >= group_heads) return;
@@ -162,21 +188,24 @@ void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
   const Planes planes =
       PlanesOf(*segment, group_of_[layer_], index_in_group_[layer_], own_pages_, a);
   kernels::AttentionArgs args;
-  args.q = ws_.q.row(token) + head * a.head_dim;
-  args.q_stride = ws_.q.stride;
-  args.out = ws_.attention.row(token) + head * a.v_head_dim;
-  args.out_stride = ws_.attention.stride;
+  const Workspace::Rows& q = kv.latent ? ws_.absorbed : ws_.q;
+  const Workspace::Rows& out = kv.latent ? ws_.latent_out : ws_.attention;
+  args.q = q.row(token) + head * kv.key_dim;
+  args.q_stride = q.stride;
+  args.out = out.row(token) + head * kv.value_dim;
+  args.out_stride = out.stride;
+  args.latent = kv.latent;
   args.tokens = std::min(segment->tile, segment->tokens - first);
   args.first_position = segment->position + first;
   args.group_heads = std::min(heads_each, group_heads - first_head);
-  args.head_dim = a.head_dim;
-  args.v_head_dim = a.v_head_dim;
+  args.head_dim = kv.key_dim;
+  args.v_head_dim = kv.value_dim;
   args.pages = segment->pages;
   args.first_page = segment->first_page;
   args.k_offset = planes.k_offset + kv_head * planes.head_stride;
   args.v_offset = planes.v_offset + kv_head * planes.head_stride;
   args.k_type = planes.k_type;
-  args.v_type = planes.v_type;
+  args.v_type = kv.latent ? planes.k_type : planes.v_type;
   args.window = a.window;
   args.scale = a.scale;
   args.softcap = a.softcap;

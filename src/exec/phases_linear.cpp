@@ -8,22 +8,11 @@
 namespace qinfer::exec {
 namespace {
 
-// Multiply-adds of one unit: some 50 to 100 µs.
-constexpr uint64_t kUnitCodes = 1500000, kUnitFloats = 400000;
 constexpr uint32_t kLeastTile = 16;  // tokens: fewer would unpack weights too often
 
 bool IsQuantized(const kernels::Matrix& matrix) {
   return matrix.kind != kernels::WeightKind::kF32 && matrix.kind != kernels::WeightKind::kF16 &&
          matrix.kind != kernels::WeightKind::kBF16;
-}
-
-// The same activations from token `t` on.
-kernels::Activations FromToken(const kernels::Activations& codes, uint32_t t) {
-  kernels::Activations out = codes;
-  out.codes += t * codes.code_stride;
-  out.scales += t * codes.scale_stride;
-  out.sums += t * codes.sum_stride;
-  return out;
 }
 
 bool AllFinite(const float* x, size_t n) {
@@ -93,7 +82,7 @@ void ForwardImpl::Multiply(const Linear& linear, const LinearInput& input, uint3
                            uint32_t panel_end, uint32_t first_token, uint32_t count,
                            const Workspace::Rows& out, uint32_t lane) {
   float* rows = out.row(first_token);
-  if (TakesCodes(linear)) {
+  if (input.int8 && TakesCodes(linear)) {
     kernels_->matmul_int8(linear.matrix, panel_begin, panel_end,
                           FromToken(input.codes, first_token), count, rows, out.stride,
                           Scratch(lane));
@@ -148,8 +137,7 @@ void ForwardImpl::GateUpUnit(const LinearInput& x, const LinearInput& down, uint
   Multiply(weights.up, x, panel_begin, panel_end, 0, tokens_, ws_.up, lane);
   for (uint32_t t = 0; t < tokens_; ++t) {
     float* gate = ws_.gate.row(t) + begin;
-    kernels_->gated(layer_spec_->feed_forward.activation, gate, ws_.up.row(t) + begin, end - begin,
-                    gate);
+    Activate(gate, ws_.up.row(t) + begin, end - begin);
     if (down.int8) {
       kernels::Activations part = down.codes;
       part.codes += begin;

@@ -6,6 +6,7 @@
 
 #include "core/checked.h"
 #include "exec/activation_block.h"
+#include "model/stored_rows.h"
 
 namespace qinfer::exec {
 namespace {
@@ -25,49 +26,17 @@ Status TensorSet::Add(const format::Checkpoint& checkpoint, const model::ModelSp
   Item item;
   item.ref = *use.ref;
   QINFER_ASSIGN_OR_RETURN(item.stored, model::FindStored(checkpoint, use));
-  item.first_row = use.ref->row_begin;
   item.rows = use.rows;
   item.cols = use.cols;
+  item.parts = use.parts;
   item.vector = use.vector;
   item.first_piece = pieces_;
   const std::string where = checkpoint.name() + ": tensor " + use.ref->name;
   if (use.vector) {
     if (use.norm) item.offset = spec.norm_weight_offset;
-    item.bytes = uint64_t{use.cols} * sizeof(float);
-    item.pieces = 1;
-    scratch_bytes_ = std::max<size_t>(scratch_bytes_, SourceBytes(item.stored.dtype, 1, item.cols));
+    QINFER_RETURN_IF_ERROR(PlanVector(use, &item));
   } else {
-    if (!weights::PackedSize(item.stored.format, item.rows, item.cols, &item.panel_bytes,
-                             &item.bytes)) {
-      return FormatError(where + ": it is too large, or its format is not supported");
-    }
-    const uint64_t panels = CeilDiv<uint64_t>(item.rows, kernels::kPanelRows);
-    uint64_t panel_source = item.panel_bytes;
-    if (item.stored.packed) {
-      if (item.first_row % kernels::kPanelRows != 0) {
-        return FormatError(where + ": a range of rows must start at a multiple of 16");
-      }
-      const uint8_t* map = checkpoint.sources()[item.stored.info->source]->Map();
-      if (map != nullptr) {
-        item.in_place = map + item.stored.info->offset +
-                        item.first_row / kernels::kPanelRows * item.panel_bytes;
-      }
-    } else {
-      uint64_t row_bytes = 0;
-      if (!TensorBytes(item.stored.dtype, item.cols, &row_bytes)) {
-        return FormatError(
-            StrCat(where, ": rows of ", item.cols, " values are not a whole number of blocks"));
-      }
-      panel_source = row_bytes * kernels::kPanelRows;
-    }
-    if (item.in_place == nullptr) {
-      item.panels_per_piece = static_cast<uint32_t>(
-          std::min(panels, std::max<uint64_t>(1, kPieceBytes / panel_source)));
-      item.pieces = static_cast<uint32_t>(CeilDiv<uint64_t>(panels, item.panels_per_piece));
-      if (!item.stored.packed) {
-        scratch_bytes_ = std::max<size_t>(scratch_bytes_, panel_source * item.panels_per_piece);
-      }
-    }
+    QINFER_RETURN_IF_ERROR(PlanMatrix(checkpoint, where, &item));
   }
   if (item.in_place != nullptr) {
     mapped_bytes_ += item.bytes;
@@ -78,6 +47,64 @@ Status TensorSet::Add(const format::Checkpoint& checkpoint, const model::ModelSp
     return FormatError(where + ": the model is too large");
   }
   items_.push_back(std::move(item));
+  return OkStatus();
+}
+
+// Vectors of a stack lie one after the other.
+Status TensorSet::PlanVector(const model::TensorUse& use, Item* item) {
+  item->bytes = uint64_t{use.cols} * use.parts * sizeof(float);
+  item->pieces = 1;
+  const uint64_t span = uint64_t{use.cols} * use.ref->step;
+  scratch_bytes_ = std::max<size_t>(
+      scratch_bytes_, SourceBytes(item->stored.dtype, 1, span) + span * sizeof(float) + 16);
+  return OkStatus();
+}
+
+Status TensorSet::PlanMatrix(const format::Checkpoint& checkpoint, const std::string& where,
+                             Item* item) {
+  const model::StoredTensor& stored = item->stored;
+  const uint64_t panels = CeilDiv<uint64_t>(item->rows, kernels::kPanelRows);
+  uint64_t part_bytes = 0, all_panels = 0;
+  if (!weights::PackedSize(stored.format, item->rows, item->cols, &item->panel_bytes,
+                           &part_bytes) ||
+      !CheckedMul<uint64_t>(part_bytes, item->parts, &item->bytes) ||
+      !CheckedMul<uint64_t>(panels, item->parts, &all_panels) || all_panels > UINT32_MAX) {
+    return FormatError(where + ": it is too large, or its format is not supported");
+  }
+  item->part_panels = static_cast<uint32_t>(panels);
+  item->direct = model::IsDirect(item->ref, stored);
+  uint64_t panel_source = item->panel_bytes, panel_scratch = 0;
+  if (stored.packed) {
+    if (item->ref.row_begin % kernels::kPanelRows != 0) {
+      return FormatError(where + ": a range of rows must start at a multiple of 16");
+    }
+    const uint8_t* map = checkpoint.sources()[stored.info->source]->Map();
+    if (map != nullptr) {
+      item->in_place =
+          map + stored.info->offset + item->ref.row_begin / kernels::kPanelRows * item->panel_bytes;
+      return OkStatus();
+    }
+  } else {
+    uint64_t row_bytes = 0;
+    if (!TensorBytes(stored.dtype, stored.info == nullptr ? item->cols : stored.cols, &row_bytes)) {
+      return FormatError(
+          StrCat(where, ": rows of ", stored.cols, " values are not a whole number of blocks"));
+    }
+    panel_source = panel_scratch = row_bytes * kernels::kPanelRows;
+    if (!item->direct) {
+      panel_source = uint64_t{item->cols} * kernels::kPanelRows * sizeof(float);
+      panel_scratch = panel_source;
+    }
+  }
+  item->panels_per_piece = static_cast<uint32_t>(
+      std::min(all_panels, std::max<uint64_t>(1, kPieceBytes / panel_source)));
+  item->pieces = static_cast<uint32_t>(CeilDiv<uint64_t>(all_panels, item->panels_per_piece));
+  uint64_t scratch = panel_scratch * (item->direct ? item->panels_per_piece : 1);
+  if (!item->direct && stored.info != nullptr) {
+    scratch =
+        RoundUp<uint64_t>(scratch, 64) + model::RowScratchBytes(item->ref, stored, item->cols);
+  }
+  scratch_bytes_ = std::max<size_t>(scratch_bytes_, scratch);
   return OkStatus();
 }
 
@@ -127,61 +154,134 @@ Status TensorSet::LoadPiece(const format::Checkpoint& checkpoint, uint32_t piece
 }
 
 Status TensorSet::LoadVector(const format::Checkpoint& checkpoint, Item* item, uint8_t* scratch) {
-  const uint64_t element = SourceBytes(item->stored.dtype, 1, 1);
-  const absl::Span<uint8_t> bytes(scratch, element * item->cols);
-  QINFER_RETURN_IF_ERROR(checkpoint.Read(*item->stored.info, item->first_row * element, bytes));
+  const model::TensorRef& ref = item->ref;
+  const DType dtype = item->stored.dtype;
+  const uint64_t element = SourceBytes(dtype, 1, 1);
+  const uint64_t span = (uint64_t{item->cols} - 1) * ref.step + 1;
   float* out = item->buffer.as<float>();
-  QINFER_RETURN_IF_ERROR(weights::DecodeToFloat(item->stored.dtype, bytes, item->cols, out));
-  if (item->offset != 0.0f) {
-    for (uint32_t i = 0; i < item->cols; ++i) out[i] += item->offset;
+  for (uint32_t part = 0; part < item->parts; ++part, out += item->cols) {
+    const absl::Span<uint8_t> bytes(scratch, element * span);
+    QINFER_RETURN_IF_ERROR(
+        checkpoint.Read(*item->stored.info, (ref.row_begin + part * ref.stride) * element, bytes));
+    if (ref.step == 1) {
+      QINFER_RETURN_IF_ERROR(weights::DecodeToFloat(dtype, bytes, span, out));
+    } else {
+      float* all = reinterpret_cast<float*>(scratch + RoundUp<uint64_t>(bytes.size(), 16));
+      QINFER_RETURN_IF_ERROR(weights::DecodeToFloat(dtype, bytes, span, all));
+      for (uint32_t i = 0; i < item->cols; ++i) out[i] = all[uint64_t{i} * ref.step];
+    }
+    if (item->offset != 0.0f) {
+      for (uint32_t i = 0; i < item->cols; ++i) out[i] += item->offset;
+    }
   }
   return OkStatus();
 }
 
 Status TensorSet::LoadPanels(const format::Checkpoint& checkpoint, Item* item, uint32_t piece,
                              uint8_t* scratch) {
-  const uint32_t all = CeilDiv(item->rows, kernels::kPanelRows);
+  const uint32_t all = item->part_panels * item->parts;
   const uint32_t begin = piece * item->panels_per_piece;
   const uint32_t end = std::min(all, begin + item->panels_per_piece);
-  const absl::Span<uint8_t> out(item->buffer.as<uint8_t>() + begin * item->panel_bytes,
-                                (end - begin) * item->panel_bytes);
   if (item->stored.packed) {
-    const uint64_t skip = item->first_row / kernels::kPanelRows * item->panel_bytes;
+    const absl::Span<uint8_t> out(item->buffer.as<uint8_t>() + begin * item->panel_bytes,
+                                  (end - begin) * item->panel_bytes);
+    const uint64_t skip = item->ref.row_begin / kernels::kPanelRows * item->panel_bytes;
     return checkpoint.Read(*item->stored.info, skip + begin * item->panel_bytes, out);
   }
-  const uint64_t first = uint64_t{begin} * kernels::kPanelRows;
-  const uint64_t count =
-      std::min<uint64_t>(uint64_t{end} * kernels::kPanelRows, item->rows) - first;
-  const DType dtype = item->stored.dtype;
-  const absl::Span<uint8_t> source(scratch, SourceBytes(dtype, count, item->cols));
-  QINFER_RETURN_IF_ERROR(checkpoint.Read(
-      *item->stored.info, SourceBytes(dtype, item->first_row + first, item->cols), source));
-  return weights::ImportRows(dtype, source, first, count, item->cols, out);
+  for (uint32_t at = begin; at < end;) {
+    const uint32_t part = at / item->part_panels, first = at % item->part_panels;
+    const uint32_t count = std::min(end - at, item->part_panels - first);
+    QINFER_RETURN_IF_ERROR(LoadPart(checkpoint, *item, part, first, first + count, scratch,
+                                    item->buffer.as<uint8_t>() + at * item->panel_bytes));
+    at += count;
+  }
+  return OkStatus();
+}
+
+// Panels [begin, end) of a part.
+Status TensorSet::LoadPart(const format::Checkpoint& checkpoint, const Item& item, uint32_t part,
+                           uint32_t begin, uint32_t end, uint8_t* scratch, uint8_t* out) {
+  const DType dtype = item.stored.dtype;
+  if (item.direct) {
+    const uint64_t first = uint64_t{begin} * kernels::kPanelRows;
+    const uint64_t count =
+        std::min<uint64_t>(uint64_t{end} * kernels::kPanelRows, item.rows) - first;
+    const absl::Span<uint8_t> source(scratch, SourceBytes(dtype, count, item.cols));
+    QINFER_RETURN_IF_ERROR(checkpoint.Read(
+        *item.stored.info, SourceBytes(dtype, model::StoredRow(item.ref, part, first), item.cols),
+        source));
+    return weights::ImportRows(dtype, source, first, count, item.cols,
+                               absl::MakeSpan(out, (end - begin) * item.panel_bytes));
+  }
+  float* floats = reinterpret_cast<float*>(scratch);
+  const uint64_t floats_bytes = uint64_t{item.cols} * kernels::kPanelRows * sizeof(float);
+  for (uint32_t panel = begin; panel < end; ++panel, out += item.panel_bytes) {
+    const uint64_t first = uint64_t{panel} * kernels::kPanelRows;
+    const uint64_t count = std::min<uint64_t>(kernels::kPanelRows, item.rows - first);
+    QINFER_RETURN_IF_ERROR(model::ReadRows(checkpoint, item.ref, item.stored, part, first, count,
+                                           item.cols, scratch + RoundUp<uint64_t>(floats_bytes, 64),
+                                           floats));
+    QINFER_RETURN_IF_ERROR(weights::PackRows(item.stored.format, weights::PackOptions(), floats,
+                                             first, count, item.cols,
+                                             absl::MakeSpan(out, item.panel_bytes)));
+  }
+  return OkStatus();
 }
 
 const TensorSet::Item* TensorSet::Find(const model::TensorRef& ref) const {
   if (!ref.present()) return nullptr;
-  for (const Item& item : items_) {
-    if (item.ref == ref) return &item;
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const size_t at = (found_ + i) % items_.size();
+    if (items_[at].ref == ref) {
+      found_ = at;
+      return &items_[at];
+    }
   }
   return nullptr;
 }
 
+StatusOr<Linear> TensorSet::MakeLinear(const Item& item, uint32_t part,
+                                       model::LinearRole role) const {
+  Linear linear;
+  const uint8_t* data = item.in_place != nullptr ? item.in_place : item.buffer.as<uint8_t>();
+  const uint64_t bytes = item.part_panels * item.panel_bytes;
+  linear.format = item.stored.format;
+  QINFER_ASSIGN_OR_RETURN(
+      linear.matrix, weights::View(item.stored.format, item.rows, item.cols,
+                                   absl::MakeConstSpan(data + part * bytes, bytes), item.ref.name));
+  linear.activation_block = item.stored.activation_block != 0
+                                ? item.stored.activation_block
+                                : DefaultActivationBlock(role, item.stored.format);
+  return linear;
+}
+
 StatusOr<Linear> TensorSet::GetLinear(const model::TensorRef& weight, const model::TensorRef& bias,
                                       model::LinearRole role) const {
-  Linear linear;
   const Item* item = Find(weight);
-  if (item == nullptr) return linear;
-  const uint8_t* data = item->in_place != nullptr ? item->in_place : item->buffer.as<uint8_t>();
-  linear.format = item->stored.format;
-  QINFER_ASSIGN_OR_RETURN(linear.matrix,
-                          weights::View(item->stored.format, item->rows, item->cols,
-                                        absl::MakeConstSpan(data, item->bytes), item->ref.name));
-  linear.activation_block = item->stored.activation_block != 0
-                                ? item->stored.activation_block
-                                : DefaultActivationBlock(role, item->stored.format);
+  if (item == nullptr) return Linear();
+  QINFER_ASSIGN_OR_RETURN(Linear linear, MakeLinear(*item, 0, role));
   linear.bias = GetVector(bias);
   return linear;
+}
+
+StatusOr<std::vector<Linear>> TensorSet::GetStack(const model::TensorRef& weight,
+                                                  const model::TensorRef& bias, uint32_t parts,
+                                                  model::LinearRole role) const {
+  std::vector<Linear> stack;
+  if (!weight.present()) return stack;
+  const float* shared_bias = bias.per_part() ? nullptr : GetVector(bias);
+  for (uint32_t p = 0; p < parts; ++p) {
+    const Item* item = Find(weight.per_part() ? model::PartRef(weight, p) : weight);
+    if (item == nullptr) return InternalError("a part of a stack of weights was not loaded");
+    QINFER_ASSIGN_OR_RETURN(Linear linear, MakeLinear(*item, weight.per_part() ? 0 : p, role));
+    if (bias.per_part()) {
+      linear.bias = GetVector(model::PartRef(bias, p));
+    } else if (shared_bias != nullptr) {
+      linear.bias = shared_bias + size_t{p} * linear.matrix.rows;
+    }
+    stack.push_back(linear);
+  }
+  return stack;
 }
 
 const float* TensorSet::GetVector(const model::TensorRef& ref) const {
@@ -206,10 +306,27 @@ StatusOr<LayerWeights> LayerFromSet(const TensorSet& set, const model::LayerSpec
   attention.q_norm = set.GetVector(a.q_norm);
   attention.k_norm = set.GetVector(a.k_norm);
   attention.sinks = set.GetVector(a.sinks);
+  QINFER_ASSIGN_OR_RETURN(attention.q_a, set.GetLinear(a.q_a, a.q_a_bias, LinearRole::kQA));
+  QINFER_ASSIGN_OR_RETURN(attention.kv_a, set.GetLinear(a.kv_a, a.kv_a_bias, LinearRole::kKvA));
+  QINFER_ASSIGN_OR_RETURN(attention.k_b, set.GetStack(a.k_b, {}, a.heads, LinearRole::kKB));
+  QINFER_ASSIGN_OR_RETURN(attention.v_b, set.GetStack(a.v_b, {}, a.heads, LinearRole::kVB));
+  attention.q_a_norm = set.GetVector(a.q_a_norm);
+  attention.kv_a_norm = set.GetVector(a.kv_a_norm);
   FeedForwardWeights& feed = weights.feed_forward;
   QINFER_ASSIGN_OR_RETURN(feed.gate, set.GetLinear(f.gate, f.gate_bias, LinearRole::kGate));
   QINFER_ASSIGN_OR_RETURN(feed.up, set.GetLinear(f.up, f.up_bias, LinearRole::kUp));
   QINFER_ASSIGN_OR_RETURN(feed.down, set.GetLinear(f.down, f.down_bias, LinearRole::kDown));
+  if (f.kind == model::FeedForwardKind::kExperts) {
+    QINFER_ASSIGN_OR_RETURN(feed.router, set.GetLinear(f.router, f.router_bias, LinearRole::kGate));
+    QINFER_ASSIGN_OR_RETURN(feed.shared_gate, set.GetLinear(f.shared_gate, {}, LinearRole::kGate));
+    feed.router_correction = set.GetVector(f.router_correction);
+    QINFER_ASSIGN_OR_RETURN(feed.expert_gate, set.GetStack(f.expert_gate, f.expert_gate_bias,
+                                                           f.experts, LinearRole::kExpertGate));
+    QINFER_ASSIGN_OR_RETURN(feed.expert_up, set.GetStack(f.expert_up, f.expert_up_bias, f.experts,
+                                                         LinearRole::kExpertUp));
+    QINFER_ASSIGN_OR_RETURN(feed.expert_down, set.GetStack(f.expert_down, f.expert_down_bias,
+                                                           f.experts, LinearRole::kExpertDown));
+  }
   return weights;
 }
 

@@ -34,17 +34,21 @@ class TensorSet {
   // After all pieces. An absent reference gives an empty Linear or null.
   StatusOr<Linear> GetLinear(const model::TensorRef& weight, const model::TensorRef& bias,
                              model::LinearRole role) const;
+  // One weight a part of a stack, whether the parts share a tensor or not.
+  StatusOr<std::vector<Linear>> GetStack(const model::TensorRef& weight,
+                                         const model::TensorRef& bias, uint32_t parts,
+                                         model::LinearRole role) const;
   const float* GetVector(const model::TensorRef& ref) const;
 
  private:
   struct Item {
     model::TensorRef ref;
     model::StoredTensor stored;
-    uint64_t first_row = 0;  // in the stored tensor
-    uint32_t rows = 0, cols = 0;
-    float offset = 0.0f;  // added to a vector
-    bool vector = false;
+    uint32_t rows = 0, cols = 0, parts = 1;  // of one part
+    float offset = 0.0f;                     // added to a vector
+    bool vector = false, direct = true;      // direct: model::IsDirect
     uint64_t bytes = 0, panel_bytes = 0;
+    uint32_t part_panels = 0;
     const uint8_t* in_place = nullptr;
     uint32_t panels_per_piece = 0, first_piece = 0, pieces = 0;
     Buffer buffer;
@@ -55,9 +59,15 @@ class TensorSet {
   Status LoadVector(const format::Checkpoint& checkpoint, Item* item, uint8_t* scratch);
   Status LoadPanels(const format::Checkpoint& checkpoint, Item* item, uint32_t piece,
                     uint8_t* scratch);
+  Status PlanVector(const model::TensorUse& use, Item* item);
+  Status PlanMatrix(const format::Checkpoint& checkpoint, const std::string& where, Item* item);
+  Status LoadPart(const format::Checkpoint& checkpoint, const Item& item, uint32_t part,
+                  uint32_t begin, uint32_t end, uint8_t* scratch, uint8_t* out);
+  StatusOr<Linear> MakeLinear(const Item& item, uint32_t part, model::LinearRole role) const;
   const Item* Find(const model::TensorRef& ref) const;
 
   std::vector<Item> items_;
+  mutable size_t found_ = 0;  // where Find goes on: layers have thousands of experts' tensors
   uint64_t allocated_bytes_ = 0, mapped_bytes_ = 0;
   uint32_t pieces_ = 0;
   size_t scratch_bytes_ = 0;

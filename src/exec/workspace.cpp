@@ -57,6 +57,8 @@ size_t MatmulScratch(uint32_t cols, uint32_t tokens) {
 
 struct Widths {
   uint32_t q = 0, k = 0, v = 0, o = 0, intermediate = 0;
+  uint32_t q_a = 0, absorbed = 0, latent_out = 0, per_head = 0, heads = 0;  // latent attention
+  uint32_t experts = 0, used = 0, expert_intermediate = 0;
   size_t scratch = 0, page = 0;
 };
 
@@ -65,17 +67,32 @@ Widths MaximaOf(const model::ModelSpec& spec) {
   w.scratch = MatmulScratch(spec.hidden_size, kMaxTokenTile);
   for (const model::LayerSpec& layer : spec.layers) {
     const model::AttentionSpec& a = layer.attention;
+    const KvShape kv = KvShapeOf(a);
     w.q = std::max(w.q, a.heads * a.head_dim);
-    w.k = std::max(w.k, a.kv_heads * a.head_dim);
-    w.v = std::max(w.v, a.kv_heads * a.v_head_dim);
+    w.k = std::max(w.k, kv.heads * kv.key_dim);
+    if (!kv.latent) w.v = std::max(w.v, kv.heads * kv.value_dim);
     w.o = std::max(w.o, a.heads * a.v_head_dim);
-    w.intermediate = std::max(w.intermediate, layer.feed_forward.intermediate);
+    if (kv.latent) {
+      w.q_a = std::max(w.q_a, a.q_rank);
+      w.absorbed = std::max(w.absorbed, a.heads * kv.key_dim);
+      w.latent_out = std::max(w.latent_out, a.heads * kv.value_dim);
+      w.heads = std::max(w.heads, a.heads);
+      w.per_head = std::max({w.per_head, a.head_dim - a.rope_dim, a.latent_dim});
+    }
+    const model::FeedForwardSpec& f = layer.feed_forward;
+    w.intermediate = std::max(w.intermediate, f.intermediate);
+    w.experts = std::max(w.experts, f.experts);
+    w.used = std::max(w.used, f.experts_used);
+    w.expert_intermediate = std::max(w.expert_intermediate, f.expert_intermediate);
     w.scratch =
-        std::max(w.scratch, kernels::AttentionScratchBytes(a.heads / a.kv_heads, a.head_dim,
-                                                           a.v_head_dim, kMaxAttentionTile));
-    w.page =
-        std::max(w.page, a.kv_heads * (kernels::KPlaneBytes(kernels::KvType::kF32, a.head_dim) +
-                                       kernels::VPlaneBytes(kernels::KvType::kF32, a.v_head_dim)));
+        std::max(w.scratch, kernels::AttentionScratchBytes(a.heads / kv.heads, kv.key_dim,
+                                                           kv.value_dim, MaxAttentionTile(a)));
+    size_t page = kernels::KPlaneBytes(kernels::KvType::kF32, kv.key_dim);
+    if (!kv.latent) page += kernels::VPlaneBytes(kernels::KvType::kF32, kv.value_dim);
+    w.page = std::max(w.page, kv.heads * page);
+  }
+  for (const uint32_t cols : {w.q_a, w.per_head, w.expert_intermediate}) {
+    if (cols != 0) w.scratch = std::max(w.scratch, MatmulScratch(cols, kMaxTokenTile));
   }
   w.scratch = std::max(w.scratch, MatmulScratch(w.o, kMaxTokenTile));
   w.scratch = std::max(w.scratch, MatmulScratch(w.intermediate, kMaxTokenTile));
@@ -104,6 +121,28 @@ size_t Workspace::Cut(const model::ModelSpec& spec, const ForwardOptions& option
   attention_codes = cut.TakeCodes(n, w.o);
   down_codes = cut.TakeCodes(n, w.intermediate);
   head_codes = cut.TakeCodes(rows, spec.hidden_size);
+  q_a = cut.TakeRows(n, w.q_a);
+  absorbed = cut.TakeRows(n, w.absorbed);
+  latent_out = cut.TakeRows(n, w.latent_out);
+  q_a_codes = cut.TakeCodes(n, w.q_a);
+  per_head_codes = cut.TakeCodes(n * w.heads, w.per_head);
+  if (w.experts > 0) {
+    const size_t slots = n * w.used;
+    router = cut.TakeRows(n, size_t{3} * w.experts);
+    shared_gate = cut.TakeRows(n, 1);
+    gathered = cut.TakeRows(slots, spec.hidden_size);
+    gathered_codes = cut.TakeCodes(slots, spec.hidden_size);
+    expert_gate = cut.TakeRows(slots, w.expert_intermediate);
+    expert_up = cut.TakeRows(slots, w.expert_intermediate);
+    expert_codes = cut.TakeCodes(slots, w.expert_intermediate);
+    expert_out = cut.TakeRows(slots, spec.hidden_size);
+    chosen = cut.Take<uint32_t>(slots);
+    chosen_weights = cut.Take<float>(slots);
+    slot_of = cut.Take<uint32_t>(slots);
+    slot_tokens = cut.Take<uint32_t>(slots);
+    expert_begin = cut.Take<uint32_t>(w.experts + 1);
+    jobs = cut.Take<ExpertJob>(w.experts + 1);
+  }
   logits = cut.Take<float>(rows * spec.vocab_size);
   tokens = cut.Take<int32_t>(n);
   positions = cut.Take<uint32_t>(n);

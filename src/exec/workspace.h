@@ -1,6 +1,7 @@
 // The buffers of a forward pass: one block, cut up by the same code that plans its size.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/memory.h"
@@ -10,7 +11,26 @@ namespace qinfer::exec {
 
 constexpr uint32_t kMaxTokenTile = 128;     // tokens of one matrix unit
 constexpr uint32_t kMaxAttentionTile = 32;  // queries of one attention unit
+// Queries (tokens x heads) of one unit of latent attention, where all heads share keys.
+constexpr uint32_t kMaxLatentRows = 128;
 constexpr uint32_t kMaxLanes = 256;
+
+// Keys and values as attention sees them.
+struct KvShape {
+  uint32_t heads, key_dim, value_dim;
+  bool latent;  // values are the beginnings of keys
+};
+inline KvShape KvShapeOf(const model::AttentionSpec& a) {
+  if (a.kind == model::AttentionKind::kLatent) {
+    return {1, a.latent_dim + a.rope_dim, a.latent_dim, true};
+  }
+  return {a.kv_heads, a.head_dim, a.v_head_dim, false};
+}
+// Tokens of one unit of attention at most.
+inline uint32_t MaxAttentionTile(const model::AttentionSpec& a) {
+  if (a.kind != model::AttentionKind::kLatent) return kMaxAttentionTile;
+  return std::min(kMaxAttentionTile, std::max(1u, kMaxLatentRows / a.heads));
+}
 
 // A segment of the batch in flight.
 struct Segment {
@@ -32,7 +52,21 @@ struct Workspace {
 
   Rows hidden, branch, x, q, k, v, attention, gate, up, head_x;
   kernels::Activations x_codes, attention_codes, down_codes, head_codes;
-  float* logits = nullptr;  // [max_logit_rows][vocab_size]
+  // Latent attention: q_a's output (normed in place), queries and sums of all heads in the latent
+  // space, and codes with a row for each (token, head).
+  Rows q_a, absorbed, latent_out;
+  kernels::Activations q_a_codes, per_head_codes;
+  // Experts. A slot is a (token, rank) pair; slots lie by expert, then token.
+  Rows router;  // outputs, scores for the choice, scores of groups
+  Rows shared_gate, gathered, expert_gate, expert_up, expert_out;
+  kernels::Activations gathered_codes, expert_codes;
+  uint32_t* chosen = nullptr;        // [token][rank]: experts
+  float* chosen_weights = nullptr;   // [token][rank]
+  uint32_t* slot_of = nullptr;       // [token][rank]
+  uint32_t* slot_tokens = nullptr;   // [slot]
+  uint32_t* expert_begin = nullptr;  // [expert + 1]: slots
+  struct ExpertJob* jobs = nullptr;  // one an expert in use, then that of the shared ones
+  float* logits = nullptr;           // [max_logit_rows][vocab_size]
   int32_t* tokens = nullptr;
   uint32_t* positions = nullptr;
   uint32_t* segment_of = nullptr;
@@ -55,6 +89,24 @@ struct Workspace {
   // Sets every pointer relative to `base` (which may be null, to plan) and returns the size.
   size_t Cut(const model::ModelSpec& spec, const ForwardOptions& options, const Context& context,
              bool layers_only, uint8_t* base);
+};
+
+// The input of a group of linear weights, and in which form they take it.
+struct LinearInput {
+  Workspace::Rows x;
+  kernels::Activations codes;  // block set
+  bool int8 = false;           // some weight of the group takes codes
+};
+
+// One expert's tokens, and how its work is cut.
+struct ExpertJob {
+  const Linear *gate, *up, *down;
+  LinearInput x, middle;  // `middle`: activated, into down
+  Workspace::Rows gate_out, up_out, out;
+  uint32_t expert;  // model::kNoPart: the shared ones
+  uint32_t tokens, rows;
+  uint32_t up_tile, rows_per_unit, up_first;
+  uint32_t down_tile, panels_per_unit, down_first;
 };
 
 }  // namespace qinfer::exec

@@ -19,6 +19,7 @@ namespace qinfer::kv {
 struct GroupLayout {
   std::vector<uint32_t> layers;  // model layers in this group
   uint32_t kv_heads = 0, head_dim = 0, v_head_dim = 0;
+  bool latent = false;    // values are the beginnings of keys: one plane, of the keys' type
   uint32_t window = 0;    // 0 = all; else pages wholly outside are recycled
   size_t page_bytes = 0;  // data of one page, all layers
   // Byte offsets inside a page of (index of the layer within the group, kv head).

@@ -1,5 +1,6 @@
 // What differs between containers when a specification is read or a tensor is looked at: .qinfer
 // files carry specification, logical shapes and formats; the others are described by their types.
+#include "core/checked.h"
 #include "format/qinfer_file.h"
 #include "model/spec_source.h"
 #include "model/stored_tensor.h"
@@ -11,21 +12,25 @@ Status DescribePacked(const format::QinferFile& file, const std::string& where,
                       StoredTensor* stored) {
   const format::QinferTensor* tensor = file.Find(stored->info->name);
   if (tensor == nullptr) return FormatError(where + ": missing");
-  if (tensor->rank != 1 && tensor->rank != 2) {
+  if (tensor->rank < 1 || tensor->rank > 3) {
     return FormatError(
-        StrCat(where, ": it has ", tensor->rank, " dimensions; 1 or 2 are expected"));
+        StrCat(where, ": it has ", tensor->rank, " dimensions; 1 to 3 are expected"));
   }
   StatusOr<weights::Format> format = weights::ParseFormat(tensor->format);
   if (!format.ok()) return Annotate(format.status(), where);
   stored->format = *format;
-  stored->rows = tensor->rank == 2 ? tensor->shape[0] : 1;
-  stored->cols = tensor->rank == 2 ? tensor->shape[1] : tensor->shape[0];
+  stored->rows = tensor->rank >= 2 ? tensor->shape[tensor->rank - 2] : 1;
+  stored->cols = tensor->shape[tensor->rank - 1];
   uint64_t expected = 0, panel_bytes = 0;
-  if (tensor->rank == 2) {
+  if (tensor->rank >= 2) {
     stored->packed = true;
-    if (!weights::PackedSize(*format, stored->rows, stored->cols, &panel_bytes, &expected)) {
+    const uint64_t parts = tensor->rank == 3 ? tensor->shape[0] : 1;
+    if (parts == 0 || parts > UINT32_MAX ||
+        !weights::PackedSize(*format, stored->rows, stored->cols, &panel_bytes, &expected) ||
+        !CheckedMul(expected, parts, &expected)) {
       return FormatError(where + ": its shape does not go with its format");
     }
+    stored->parts = static_cast<uint32_t>(parts);
   } else {
     // Vectors are plain arrays.
     switch (format->kind) {
@@ -67,16 +72,58 @@ Status DescribeStored(const format::Checkpoint& checkpoint, const std::string& w
                       StoredTensor* stored) {
   const format::TensorInfo& info = *stored->info;
   if (checkpoint.qinfer() != nullptr) return DescribePacked(*checkpoint.qinfer(), where, stored);
-  if (info.rank != 1 && info.rank != 2) {
-    return FormatError(StrCat(where, ": it has ", info.rank, " dimensions; 1 or 2 are expected"));
+  if (info.rank < 1 || info.rank > 3) {
+    return FormatError(StrCat(where, ": it has ", info.rank, " dimensions; 1 to 3 are expected"));
   }
   stored->dtype = info.dtype;
-  stored->rows = info.rank == 2 ? info.shape[0] : 1;
-  stored->cols = info.rank == 2 ? info.shape[1] : info.shape[0];
+  stored->cols = info.shape[info.rank - 1];
+  stored->rows = 1;
+  for (uint32_t d = 0; d + 1 < info.rank; ++d) stored->rows *= info.shape[d];  // checked: elements
   if (info.rank == 1) return OkStatus();
+  if (info.dtype == DType::kF8E4M3) {
+    // What such checkpoints were made from, and what they are run in.
+    stored->format.kind = kernels::WeightKind::kBF16;
+    return FindScale(checkpoint, where, stored);
+  }
   StatusOr<weights::Format> format = weights::ExactFormat(info.dtype);
   if (!format.ok()) return Annotate(format.status(), where);
   stored->format = *format;
+  return OkStatus();
+}
+
+Status FindScale(const format::Checkpoint& checkpoint, const std::string& where,
+                 StoredTensor* stored) {
+  const std::string name(stored->info->name);
+  const format::TensorInfo* scale = checkpoint.Find(name + "_scale_inv");
+  if (scale == nullptr) scale = checkpoint.Find(name + "_scale");
+  if (scale == nullptr) {
+    return FormatError(StrCat(where, ": FP8 values without their scales (", name,
+                              "_scale_inv is in none of the files)"));
+  }
+  if (scale->rank > 2 || (scale->dtype != DType::kF32 && scale->dtype != DType::kF16 &&
+                          scale->dtype != DType::kBF16)) {
+    return FormatError(StrCat(checkpoint.name(), ": tensor ", std::string(scale->name),
+                              ": scales must be a matrix of F32, F16 or BF16"));
+  }
+  const uint64_t high = scale->rank == 2 ? scale->shape[0] : 1;
+  const uint64_t wide = scale->rank == 0 ? 1 : scale->shape[scale->rank - 1];
+  // Which size of block gives so many of them; 128 wherever that is possible.
+  const auto block = [](uint64_t all, uint64_t blocks) -> uint32_t {
+    for (const uint32_t size : {128u, 1u, 64u, 32u, 16u, 256u, 512u}) {
+      if (CeilDiv<uint64_t>(all, size) == blocks) return size;
+    }
+    return blocks == 1 ? static_cast<uint32_t>(all) : 0u;
+  };
+  if (stored->rows > UINT32_MAX || stored->cols > UINT32_MAX) {
+    return FormatError(where + ": too large");
+  }
+  stored->scale = scale;
+  stored->scale_rows = block(stored->rows, high);
+  stored->scale_cols = block(stored->cols, wide);
+  if (stored->scale_rows == 0 || stored->scale_cols == 0) {
+    return FormatError(StrCat(where, ": ", high, " x ", wide, " scales do not go with ",
+                              stored->rows, " x ", stored->cols, " values"));
+  }
   return OkStatus();
 }
 

@@ -20,6 +20,12 @@ constexpr Architecture kArchitectures[] = {
     {"Gemma2ForCausalLM", "gemma2", Gemma2FromHf, Gemma2FromGguf},
     {"Gemma3ForCausalLM", "gemma3", Gemma3FromHf, Gemma3FromGguf},
     {"Gemma3ForConditionalGeneration", nullptr, Gemma3FromHf, nullptr},
+    {"DeepseekV2ForCausalLM", "deepseek2", DeepseekV2FromHf, DeepseekFromGguf},
+    {"DeepseekV3ForCausalLM", nullptr, DeepseekV3FromHf, nullptr},
+    {"MixtralForCausalLM", nullptr, MixtralFromHf, nullptr},
+    {"Qwen2MoeForCausalLM", "qwen2moe", Qwen2MoeFromHf, Qwen2MoeFromGguf},
+    {"Qwen3MoeForCausalLM", "qwen3moe", Qwen3MoeFromHf, Qwen3MoeFromGguf},
+    {"Glm4MoeForCausalLM", nullptr, Glm4MoeFromHf, nullptr},
 };
 
 std::string Known(bool gguf) {

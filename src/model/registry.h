@@ -41,5 +41,23 @@ StatusOr<ModelSpec> Olmo2FromGguf(const format::Gguf& gguf, const format::Checkp
 StatusOr<ModelSpec> Gemma3FromHf(const nlohmann::json& config,
                                  const format::Checkpoint& checkpoint);
 StatusOr<ModelSpec> Gemma3FromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> DeepseekV2FromHf(const nlohmann::json& config,
+                                     const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> DeepseekV3FromHf(const nlohmann::json& config,
+                                     const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> MixtralFromHf(const nlohmann::json& config,
+                                  const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Qwen2MoeFromHf(const nlohmann::json& config,
+                                   const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Qwen3MoeFromHf(const nlohmann::json& config,
+                                   const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Glm4MoeFromHf(const nlohmann::json& config,
+                                  const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> DeepseekFromGguf(const format::Gguf& gguf,
+                                     const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Qwen2MoeFromGguf(const format::Gguf& gguf,
+                                     const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Qwen3MoeFromGguf(const format::Gguf& gguf,
+                                     const format::Checkpoint& checkpoint);
 
 }  // namespace qinfer::model

@@ -8,6 +8,9 @@
 namespace qinfer::model {
 namespace {
 
+constexpr uint32_t kMaxExperts = 4096, kMaxExpertsUsed = 256;
+constexpr uint32_t kMaxLatentWidth = 1u << 22;  // of all heads' queries in the latent space
+
 Status Check(bool good, const std::string& what) {
   return good ? OkStatus() : FormatError("model specification: " + what);
 }
@@ -50,13 +53,58 @@ Status ValidateRope(const RopeSpec& rope, size_t index) {
   return OkStatus();
 }
 
+Status ValidateLatent(const ModelSpec& spec, const AttentionSpec& a, const std::string& name) {
+  QINFER_RETURN_IF_ERROR(
+      Check(a.kv_heads == 1 && a.latent_dim > 0 && a.latent_dim <= kMaxHeadDim &&
+                a.rope_dim < a.head_dim && a.latent_dim + a.rope_dim <= kMaxHeadDim,
+            StrCat(name, "a latent of ", a.latent_dim, " values and ", a.rope_dim,
+                   " rotated ones of ", a.head_dim, " a head are not possible")));
+  QINFER_RETURN_IF_ERROR(Check(uint64_t{a.heads} * (a.latent_dim + a.rope_dim) <= kMaxLatentWidth,
+                               name + "attention is too wide"));
+  QINFER_RETURN_IF_ERROR(
+      Check(a.rope < 0 || spec.ropes[static_cast<size_t>(a.rope)].dims == a.rope_dim,
+            name + "its rope does not rotate what all heads share"));
+  QINFER_RETURN_IF_ERROR(Check(a.softcap == 0.0f && !a.q_norm.present() && !a.k_norm.present(),
+                               name + "latent attention has no cap and no norms of heads"));
+  QINFER_RETURN_IF_ERROR(Check(a.kv_a.present() && a.kv_a_norm.present() && a.k_b.present() &&
+                                   a.v_b.present() && !a.k.present() && !a.v.present() &&
+                                   a.q_a.present() == a.q_a_norm.present(),
+                               name + "a weight of latent attention is not named"));
+  return Check(a.q_a.present() ? a.q_rank > 0 && a.q_rank <= kMaxWidth : a.q_rank == 0,
+               StrCat(name, "a query rank of ", a.q_rank));
+}
+
+Status ValidateExperts(const FeedForwardSpec& f, const std::string& name) {
+  QINFER_RETURN_IF_ERROR(
+      Check(f.experts > 0 && f.experts <= kMaxExperts && f.experts_used > 0 &&
+                f.experts_used <= f.experts && f.experts_used <= kMaxExpertsUsed,
+            StrCat(name, f.experts_used, " of ", f.experts, " experts; 1 to ", kMaxExpertsUsed,
+                   " of at most ", kMaxExperts, " are possible")));
+  QINFER_RETURN_IF_ERROR(Check(
+      f.expert_intermediate > 0 && f.expert_intermediate <= kMaxWidth &&
+          f.intermediate <= kMaxWidth,
+      StrCat(name, "experts of ", f.expert_intermediate, " and ", f.intermediate, " values")));
+  QINFER_RETURN_IF_ERROR(
+      Check(f.groups == 0 ||
+                (f.experts % f.groups == 0 && f.groups_used > 0 && f.groups_used <= f.groups &&
+                 f.group_score_top > 0 && f.group_score_top <= f.experts / f.groups &&
+                 f.experts_used <= f.experts / f.groups * f.groups_used),
+            StrCat(name, f.groups_used, " of ", f.groups, " groups of experts")));
+  QINFER_RETURN_IF_ERROR(Check(std::isfinite(f.routed_scale) && std::isfinite(f.swiglu_limit) &&
+                                   f.swiglu_limit >= 0.0f && std::isfinite(f.swiglu_alpha) &&
+                                   f.swiglu_alpha > 0.0f,
+                               name + "a scale of its experts is not finite"));
+  const bool shared = f.intermediate > 0;
+  return Check(f.router.present() && f.expert_gate.present() && f.expert_up.present() &&
+                   f.expert_down.present() && f.gate.present() == shared &&
+                   f.up.present() == shared && f.down.present() == shared &&
+                   (shared || !f.shared_gate.present()),
+               name + "a weight of its experts is not named");
+}
+
 Status ValidateLayer(const ModelSpec& spec, const LayerSpec& layer, size_t index) {
   const std::string name = StrCat("layer ", index, ": ");
   const AttentionSpec& a = layer.attention;
-  if (a.kind != AttentionKind::kGrouped) {
-    return UnsupportedError("model specification: " + name +
-                            "latent attention is not supported yet");
-  }
   QINFER_RETURN_IF_ERROR(
       Check(a.heads > 0 && a.heads <= kMaxHeads && a.kv_heads > 0 && a.kv_heads <= a.heads &&
                 a.heads % a.kv_heads == 0,
@@ -80,12 +128,17 @@ Status ValidateLayer(const ModelSpec& spec, const LayerSpec& layer, size_t index
   QINFER_RETURN_IF_ERROR(
       Check((layer.attention_norm.present() || layer.post_attention_norm.present()) &&
                 (layer.feed_forward_norm.present() || layer.post_feed_forward_norm.present()) &&
-                a.q.present() && a.k.present() && a.v.present() && a.o.present(),
+                a.q.present() && a.o.present(),
             name + "a norm or an attention weight is not named"));
-  const FeedForwardSpec& f = layer.feed_forward;
-  if (f.kind != FeedForwardKind::kDense) {
-    return UnsupportedError("model specification: " + name + "experts are not supported yet");
+  if (a.kind == AttentionKind::kLatent) {
+    QINFER_RETURN_IF_ERROR(ValidateLatent(spec, a, name));
+  } else {
+    QINFER_RETURN_IF_ERROR(Check(a.k.present() && a.v.present() && a.latent_dim == 0,
+                                 name + "a norm or an attention weight is not named"));
   }
+  const FeedForwardSpec& f = layer.feed_forward;
+  if (f.kind == FeedForwardKind::kExperts) return ValidateExperts(f, name);
+  QINFER_RETURN_IF_ERROR(Check(f.experts == 0, name + "a dense layer has no experts"));
   QINFER_RETURN_IF_ERROR(Check(f.intermediate > 0 && f.intermediate <= kMaxWidth,
                                StrCat(name, "a feed-forward width of ", f.intermediate)));
   return Check(f.gate.present() && f.up.present() && f.down.present(),
@@ -93,6 +146,13 @@ Status ValidateLayer(const ModelSpec& spec, const LayerSpec& layer, size_t index
 }
 
 }  // namespace
+
+TensorRef PartRef(const TensorRef& ref, uint32_t part) {
+  TensorRef out = ref;
+  const size_t at = ref.name.find("{}");
+  if (at != std::string::npos) out.name.replace(at, 2, std::to_string(part));
+  return out;
+}
 
 std::string_view RoleName(LinearRole role) {
   switch (role) {
@@ -110,6 +170,20 @@ std::string_view RoleName(LinearRole role) {
       return "up";
     case LinearRole::kDown:
       return "down";
+    case LinearRole::kQA:
+      return "q_a";
+    case LinearRole::kKvA:
+      return "kv_a";
+    case LinearRole::kKB:
+      return "k_b";
+    case LinearRole::kVB:
+      return "v_b";
+    case LinearRole::kExpertGate:
+      return "expert_gate";
+    case LinearRole::kExpertUp:
+      return "expert_up";
+    case LinearRole::kExpertDown:
+      return "expert_down";
     case LinearRole::kHead:
       break;
   }
@@ -122,17 +196,44 @@ std::vector<LinearUse> LinearUses(const ModelSpec& spec) {
   for (uint32_t i = 0; i < spec.layers.size(); ++i) {
     const AttentionSpec& a = spec.layers[i].attention;
     const FeedForwardSpec& f = spec.layers[i].feed_forward;
-    uses.push_back({&a.q, LinearRole::kQ, i, a.heads * a.head_dim, spec.hidden_size});
-    uses.push_back({&a.k, LinearRole::kK, i, a.kv_heads * a.head_dim, spec.hidden_size});
-    uses.push_back({&a.v, LinearRole::kV, i, a.kv_heads * a.v_head_dim, spec.hidden_size});
-    uses.push_back({&a.o, LinearRole::kO, i, spec.hidden_size, a.heads * a.v_head_dim});
-    uses.push_back({&f.gate, LinearRole::kGate, i, f.intermediate, spec.hidden_size});
-    uses.push_back({&f.up, LinearRole::kUp, i, f.intermediate, spec.hidden_size});
-    uses.push_back({&f.down, LinearRole::kDown, i, spec.hidden_size, f.intermediate});
+    const uint32_t hidden = spec.hidden_size;
+    const auto add = [&](const TensorRef& ref, LinearRole role, uint32_t rows, uint32_t cols) {
+      if (ref.present()) uses.push_back({ref, role, i, rows, cols});
+    };
+    const auto stack = [&](const TensorRef& ref, LinearRole role, uint32_t parts, uint32_t rows,
+                           uint32_t cols) {
+      if (!ref.per_part()) {
+        uses.push_back({ref, role, i, rows, cols, parts});
+        return;
+      }
+      for (uint32_t p = 0; p < parts; ++p) {
+        uses.push_back({PartRef(ref, p), role, i, rows, cols, 1, p});
+      }
+    };
+    if (a.kind == AttentionKind::kLatent) {
+      add(a.q_a, LinearRole::kQA, a.q_rank, hidden);
+      add(a.kv_a, LinearRole::kKvA, a.latent_dim + a.rope_dim, hidden);
+      add(a.q, LinearRole::kQ, a.heads * a.head_dim, a.q_a.present() ? a.q_rank : hidden);
+      stack(a.k_b, LinearRole::kKB, a.heads, a.latent_dim, a.head_dim - a.rope_dim);
+      stack(a.v_b, LinearRole::kVB, a.heads, a.v_head_dim, a.latent_dim);
+    } else {
+      add(a.q, LinearRole::kQ, a.heads * a.head_dim, hidden);
+      add(a.k, LinearRole::kK, a.kv_heads * a.head_dim, hidden);
+      add(a.v, LinearRole::kV, a.kv_heads * a.v_head_dim, hidden);
+    }
+    add(a.o, LinearRole::kO, hidden, a.heads * a.v_head_dim);
+    add(f.gate, LinearRole::kGate, f.intermediate, hidden);
+    add(f.up, LinearRole::kUp, f.intermediate, hidden);
+    add(f.down, LinearRole::kDown, hidden, f.intermediate);
+    if (f.kind == FeedForwardKind::kExperts) {
+      stack(f.expert_gate, LinearRole::kExpertGate, f.experts, f.expert_intermediate, hidden);
+      stack(f.expert_up, LinearRole::kExpertUp, f.experts, f.expert_intermediate, hidden);
+      stack(f.expert_down, LinearRole::kExpertDown, f.experts, hidden, f.expert_intermediate);
+    }
   }
   if (!spec.tied()) {
     uses.push_back(
-        {&spec.lm_head, LinearRole::kHead, UINT32_MAX, spec.vocab_size, spec.hidden_size});
+        {spec.lm_head, LinearRole::kHead, UINT32_MAX, spec.vocab_size, spec.hidden_size});
   }
   return uses;
 }

@@ -21,9 +21,19 @@ struct TensorRef {
   std::string name;  // empty = the layer has none
   uint64_t row_begin = 0;
   uint64_t rows = 0;
+  // A stack of weights of one shape (experts, heads), all in this tensor: part p begins at row
+  // row_begin + p * stride of the stored matrix (outer dimensions flattened). 0 parts = no stack.
+  uint32_t parts = 0;
+  uint64_t stride = 0;
+  uint32_t step = 1;        // from one row to the next: 2 where two weights are interleaved
+  bool transposed = false;  // the rows named are the weight's columns
   bool present() const { return !name.empty(); }
+  // Where every part is a tensor of its own, "{}" in the name stands for its number.
+  bool per_part() const { return name.find("{}") != std::string::npos; }
   bool operator==(const TensorRef&) const = default;
 };
+// The tensor of one part of a per_part reference.
+TensorRef PartRef(const TensorRef& ref, uint32_t part);
 
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn, kDynamic, kLongRope };
 struct RopeSpec {
@@ -54,15 +64,42 @@ struct AttentionSpec {
   TensorRef q_norm, k_norm;  // RMS norms over head_dim, before the rotation
   bool wide_norms = false;   // q_norm and k_norm are over all heads of a token at once
   TensorRef sinks;
+  // Latent: one key-value head. kv_a gives a latent of `latent_dim` values (normed by kv_a_norm)
+  // and a key of `rope_dim` values that all heads share; both are all that is cached. A query head
+  // has head_dim - rope_dim values without position, which k_b [latent_dim][those] of the head
+  // takes into the latent space, then rope_dim that are rotated. v_b [v_head_dim][latent_dim] of
+  // the head takes its sum of latents back. q reads q_a's output (q_rank values, normed by
+  // q_a_norm), or the hidden state where there is no q_a.
+  uint32_t latent_dim = 0, rope_dim = 0, q_rank = 0;
+  TensorRef q_a, kv_a, q_a_norm, kv_a_norm, q_a_bias, kv_a_bias;
+  TensorRef k_b, v_b;  // stacks of `heads` parts
   bool operator==(const AttentionSpec&) const = default;
 };
 
 enum class FeedForwardKind : uint8_t { kDense, kExperts };
+// How the router's outputs become weights: softmax over all experts, a sigmoid each, or a softmax
+// over the chosen (which are then the largest outputs).
+enum class RouterScoring : uint8_t { kSoftmax, kSigmoid, kSoftmaxChosen };
 struct FeedForwardSpec {
   FeedForwardKind kind = FeedForwardKind::kDense;
   uint32_t intermediate = 0;
   kernels::Activation activation = kernels::Activation::kSilu;
   TensorRef gate, up, down, gate_bias, up_bias, down_bias;
+  // Experts: gate, up and down above are those of the experts that every token takes (intermediate
+  // 0: none), scaled by the sigmoid of shared_gate where there is one.
+  uint32_t experts = 0, experts_used = 0, expert_intermediate = 0;
+  RouterScoring scoring = RouterScoring::kSoftmax;
+  uint32_t groups = 0, groups_used = 0;  // 0 = the choice is not limited to groups
+  uint32_t group_score_top = 1;          // a group's score: the sum of its best so many
+  bool normalize = false;                // the chosen weights are divided by their sum
+  float routed_scale = 1.0f;
+  TensorRef router, router_bias, shared_gate;
+  TensorRef router_correction;  // added to the scores for the choice, not for the weights
+  TensorRef expert_gate, expert_up, expert_down;                 // stacks of `experts` parts
+  TensorRef expert_gate_bias, expert_up_bias, expert_down_bias;  // the same of vectors
+  // Not 0: the gate is limited to `swiglu_limit`, the other branch to its both sides and raised by
+  // one, and the sigmoid steepened by `swiglu_alpha` (gpt-oss).
+  float swiglu_limit = 0.0f, swiglu_alpha = 1.0f;
   bool operator==(const FeedForwardSpec&) const = default;
 };
 
@@ -88,20 +125,42 @@ struct ModelSpec {
   TensorRef embedding, final_norm, lm_head;  // lm_head absent = tied to the embedding
   std::vector<RopeSpec> ropes;
   std::vector<LayerSpec> layers;
+  // Tensors whose names begin so belong to parts that are left out (layers that predict further
+  // tokens).
+  std::vector<std::string> skipped_prefixes;
   bool operator==(const ModelSpec&) const = default;
 
   bool tied() const { return !lm_head.present(); }
 };
 
 // The role a linear weight plays: for recipes, statistics and reports.
-enum class LinearRole : uint8_t { kQ, kK, kV, kO, kGate, kUp, kDown, kHead };
+enum class LinearRole : uint8_t {
+  kQ,
+  kK,
+  kV,
+  kO,
+  kGate,
+  kUp,
+  kDown,
+  kHead,
+  kQA,
+  kKvA,
+  kKB,
+  kVB,  // latent attention; kQ is its q_b too
+  kExpertGate,
+  kExpertUp,
+  kExpertDown  // routed experts
+};
+constexpr uint32_t kNoPart = UINT32_MAX;
 std::string_view RoleName(LinearRole role);  // "q", "k", ..., "head"
 
 struct LinearUse {
-  const TensorRef* weight;
+  TensorRef weight;
   LinearRole role;
-  uint32_t layer;       // UINT32_MAX for the head
-  uint32_t rows, cols;  // logical shape that the spec implies
+  uint32_t layer;           // UINT32_MAX for the head
+  uint32_t rows, cols;      // logical shape that the spec implies, of one part
+  uint32_t parts = 1;       // weights of this shape in the tensor
+  uint32_t part = kNoPart;  // the expert, where each has tensors of its own
 };
 // Every quantizable linear weight, in the order of execution; the embedding is not one, an untied
 // head is.

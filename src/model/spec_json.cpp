@@ -22,6 +22,10 @@ void Fields(TensorRef& x, F& f) {
   f("name", x.name);
   f("row_begin", x.row_begin);
   f("rows", x.rows);
+  f("parts", x.parts);
+  f("stride", x.stride);
+  f("step", x.step);
+  f("transposed", x.transposed);
 }
 
 template <typename F>
@@ -66,6 +70,17 @@ void Fields(AttentionSpec& x, F& f) {
   f("k_norm", x.k_norm);
   f("wide_norms", x.wide_norms);
   f("sinks", x.sinks);
+  f("latent_dim", x.latent_dim);
+  f("rope_dim", x.rope_dim);
+  f("q_rank", x.q_rank);
+  f("q_a", x.q_a);
+  f("kv_a", x.kv_a);
+  f("q_a_norm", x.q_a_norm);
+  f("kv_a_norm", x.kv_a_norm);
+  f("q_a_bias", x.q_a_bias);
+  f("kv_a_bias", x.kv_a_bias);
+  f("k_b", x.k_b);
+  f("v_b", x.v_b);
 }
 
 template <typename F>
@@ -79,6 +94,27 @@ void Fields(FeedForwardSpec& x, F& f) {
   f("gate_bias", x.gate_bias);
   f("up_bias", x.up_bias);
   f("down_bias", x.down_bias);
+  f("experts", x.experts);
+  f("experts_used", x.experts_used);
+  f("expert_intermediate", x.expert_intermediate);
+  f("scoring", x.scoring);
+  f("groups", x.groups);
+  f("groups_used", x.groups_used);
+  f("group_score_top", x.group_score_top);
+  f("normalize", x.normalize);
+  f("routed_scale", x.routed_scale);
+  f("router", x.router);
+  f("router_bias", x.router_bias);
+  f("shared_gate", x.shared_gate);
+  f("router_correction", x.router_correction);
+  f("expert_gate", x.expert_gate);
+  f("expert_up", x.expert_up);
+  f("expert_down", x.expert_down);
+  f("expert_gate_bias", x.expert_gate_bias);
+  f("expert_up_bias", x.expert_up_bias);
+  f("expert_down_bias", x.expert_down_bias);
+  f("swiglu_limit", x.swiglu_limit);
+  f("swiglu_alpha", x.swiglu_alpha);
 }
 
 template <typename F>
@@ -107,6 +143,7 @@ void Fields(ModelSpec& x, F& f) {
   f("lm_head", x.lm_head);
   f("ropes", x.ropes);
   f("layers", x.layers);
+  f("skipped_prefixes", x.skipped_prefixes);
 }
 
 // ---- Words for enumerations, in the order of their values.
@@ -124,6 +161,10 @@ struct Words<AttentionKind> {
 template <>
 struct Words<FeedForwardKind> {
   static constexpr const char* kAll[] = {"dense", "experts"};
+};
+template <>
+struct Words<RouterScoring> {
+  static constexpr const char* kAll[] = {"softmax", "sigmoid", "softmax_chosen"};
 };
 template <>
 struct Words<kernels::Activation> {
@@ -183,12 +224,14 @@ Json ToJson(const T& value) {
     guard.Dismiss();
     return array;
   } else if constexpr (std::is_same_v<T, TensorRef>) {
-    if (value.row_begin == 0 && value.rows == 0) return value.name;
+    TensorRef plain;
+    plain.name = value.name;
+    if (value == plain) return value.name;
     Json object = Json::object();
     JsonGuard guard(&object);
-    object["name"] = value.name;
-    object["row_begin"] = value.row_begin;
-    object["rows"] = value.rows;
+    Writer writer{&object};
+    TensorRef copy = value;
+    Fields(copy, writer);
     guard.Dismiss();
     return object;
   } else {

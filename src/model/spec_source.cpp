@@ -135,6 +135,18 @@ RopeSpec RopeFromHf(JsonReader* config, uint32_t dims, double default_theta,
   return rope;
 }
 
+double YarnSoftmaxScale(JsonReader* config, const RopeSpec& rope) {
+  if (rope.scaling != RopeScaling::kYarn) return 1.0;
+  const nlohmann::json* object = config->Object("rope_parameters");
+  if (object == nullptr) object = config->Object("rope_scaling");
+  if (object == nullptr) return 1.0;
+  JsonReader reader(*object, config->where() + "rope_scaling.");
+  const double all = reader.Number("mscale_all_dim", 0.0, kMaxFactor, 0.0);
+  config->Fail(reader.status());
+  const double scale = all > 0.0 ? YarnScale(rope.factor, all) : 1.0;
+  return scale * scale;
+}
+
 RopeSpec RopeFromGguf(GgufReader* gguf, uint32_t dims, bool interleaved, double default_theta,
                       uint32_t context) {
   RopeSpec rope;

@@ -28,6 +28,8 @@ RopeSpec RopeFromGguf(GgufReader* gguf, uint32_t dims, bool interleaved, double 
 // Longrope of a GGUF file: its factors are tensors, which are read here (they are few).
 void ReadLongRope(GgufReader* gguf, const format::Checkpoint& checkpoint, uint32_t context,
                   RopeSpec* rope);
+// What a yarn rope with "mscale_all_dim" multiplies the scale of the softmax by (DeepSeek), else 1.
+double YarnSoftmaxScale(JsonReader* config, const RopeSpec& rope);
 
 // A reference to `name` if the checkpoint has it, else an absent one.
 TensorRef Optional(const format::Checkpoint& checkpoint, const std::string& name);

@@ -17,7 +17,50 @@ bool IsVectorType(DType dtype) {
          dtype == DType::kF64;
 }
 
+// The last of the rows (of a vector: elements) that a reference names lies below `end`.
+bool Reaches(const TensorRef& ref, uint64_t parts, uint64_t rows, uint64_t end) {
+  uint64_t within = 0, before = 0, last = 0;
+  return rows > 0 && parts > 0 && CheckedMul<uint64_t>(rows - 1, ref.step, &within) &&
+         CheckedMul<uint64_t>(parts - 1, ref.stride, &before) &&
+         CheckedAdd(within, before, &last) && CheckedAdd(last, ref.row_begin, &last) && last < end;
+}
+
+bool MatrixFits(const TensorUse& use, const StoredTensor& stored) {
+  const TensorRef& ref = *use.ref;
+  if (stored.packed) {
+    if (ref.transposed || stored.parts != use.parts) return false;
+    if (use.parts > 1) return stored.rows == use.rows && stored.cols == use.cols;
+  }
+  if (ref.parts > 0 && ref.parts != use.parts) return false;
+  if (ref.transposed) {
+    return stored.cols == use.rows && Reaches(ref, use.parts, use.cols, stored.rows);
+  }
+  if (stored.cols != use.cols) return false;
+  if (use.parts == 1 && ref.rows == 0 && ref.row_begin == 0 && ref.step == 1) {
+    return stored.rows == use.rows;
+  }
+  if (use.parts > 1 && IsPlain(ref, use.rows)) {
+    return stored.rows == uint64_t{use.parts} * use.rows;
+  }
+  return (ref.rows == 0 || ref.rows == use.rows) && Reaches(ref, use.parts, use.rows, stored.rows);
+}
+
+bool VectorFits(const TensorUse& use, const StoredTensor& stored) {
+  const TensorRef& ref = *use.ref;
+  uint64_t elements = 0;
+  if (!CheckedMul(stored.rows, stored.cols, &elements)) return false;
+  if (use.parts == 1 && ref.rows == 0 && ref.row_begin == 0 && ref.step == 1) {
+    return stored.rows == 1 && stored.cols == use.cols;
+  }
+  return (ref.rows == 0 || ref.rows == use.cols) && Reaches(ref, use.parts, use.cols, elements);
+}
+
 }  // namespace
+
+bool IsPlain(const TensorRef& ref, uint32_t rows) {
+  return ref.row_begin == 0 && ref.step == 1 && !ref.transposed &&
+         (ref.parts <= 1 || ref.stride == rows);
+}
 
 StatusOr<StoredTensor> FindStored(const format::Checkpoint& checkpoint, const TensorUse& use) {
   const std::string name = use.ref->name;
@@ -33,19 +76,19 @@ StatusOr<StoredTensor> FindStored(const format::Checkpoint& checkpoint, const Te
   stored.info = checkpoint.Find(name);
   if (stored.info == nullptr) return FormatError(where + ": missing");
   QINFER_RETURN_IF_ERROR(DescribeStored(checkpoint, where, &stored));
-  const uint64_t needed = use.ref->rows != 0 ? use.ref->rows : use.rows;
-  uint64_t end = 0;
-  const bool rows_fit = CheckedAdd(use.ref->row_begin, needed, &end) &&
-                        (use.ref->rows == 0 && use.ref->row_begin == 0 ? stored.rows == use.rows
-                                                                       : end <= stored.rows);
-  if (needed != use.rows || !rows_fit || stored.cols != use.cols) {
-    return FormatError(StrCat(
-        where, ": its shape is ", Shape(*stored.info), ", expected ",
-        use.vector ? StrCat("[", use.cols, "]") : StrCat("[", use.rows, ", ", use.cols, "]")));
+  if (use.vector ? !VectorFits(use, stored) : !MatrixFits(use, stored)) {
+    std::string expected =
+        use.vector ? StrCat(use.cols, "]") : StrCat(use.rows, ", ", use.cols, "]");
+    if (use.parts > 1) expected = StrCat(use.parts, ", ", expected);
+    return FormatError(StrCat(where, ": its shape is ", Shape(*stored.info), ", expected [",
+                              expected, use.ref->transposed ? " transposed" : ""));
   }
   if (use.vector && !IsVectorType(stored.dtype)) {
     return UnsupportedError(StrCat(where, ": type ", std::string(stored.info->dtype_name),
                                    " cannot be used for a norm or bias; F32, F16 and BF16 can"));
+  }
+  if (stored.packed && !IsPlain(*use.ref, use.rows) && use.ref->step != 1) {
+    return FormatError(where + ": interleaved rows cannot be taken from packed panels");
   }
   return stored;
 }

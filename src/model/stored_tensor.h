@@ -1,5 +1,5 @@
 // A tensor as a checkpoint stores it, seen through what a specification needs: logical shape and
-// weight format, whatever the container.
+// weight format, whatever the container. How its rows are read is in stored_rows.h.
 #pragma once
 
 #include "core/status.h"
@@ -12,11 +12,15 @@ namespace qinfer::model {
 
 struct StoredTensor {
   const format::TensorInfo* info = nullptr;  // null for a configuration without weights
-  DType dtype = DType::kF32;      // of the values, or of the source's blocks; not for packed ones
-  bool packed = false;            // panels of `format` as kernels take them (.qinfer)
-  weights::Format format;         // of a matrix: packed, or the exact one of the source's type
-  uint64_t rows = 0, cols = 0;    // logical; a vector has rows 1
+  DType dtype = DType::kF32;    // of the values, or of the source's blocks; not for packed ones
+  bool packed = false;          // panels of `format` as kernels take them (.qinfer)
+  weights::Format format;       // of a matrix: packed, exact for the source's type, or as loaded
+  uint64_t rows = 0, cols = 0;  // of the stored matrix, outer dimensions flattened; a vector has 1
+  uint32_t parts = 1;           // packed: matrices of `rows` rows one after the other
   uint32_t activation_block = 0;  // declared by the file; 0 = not
+  // FP8: factors of blocks of scale_rows x scale_cols values.
+  const format::TensorInfo* scale = nullptr;
+  uint32_t scale_rows = 0, scale_cols = 0;
 };
 
 // Finds the tensor of a use and checks its shape and type. FormatError names the tensor, its shape
@@ -26,5 +30,13 @@ StatusOr<StoredTensor> FindStored(const format::Checkpoint& checkpoint, const Te
 // Container-dependent part of the above: fills packed, format and logical shape from `info`.
 Status DescribeStored(const format::Checkpoint& checkpoint, const std::string& where,
                       StoredTensor* stored);
+
+// Finds the factors of an FP8 tensor, which may lie in any shard. Without them its values mean
+// nothing: FormatError.
+Status FindScale(const format::Checkpoint& checkpoint, const std::string& where,
+                 StoredTensor* stored);
+
+// Whether a reference is to whole stored rows in order, or to whole stacks of them.
+bool IsPlain(const TensorRef& ref, uint32_t rows);
 
 }  // namespace qinfer::model

@@ -12,7 +12,8 @@ struct TensorUse {
   const TensorRef* ref;
   uint32_t rows, cols;  // a vector has rows 1
   bool vector;
-  bool norm = false;  // norm_weight_offset applies
+  bool norm = false;   // norm_weight_offset applies
+  uint32_t parts = 1;  // of a stack: rows and cols are those of one part
 };
 
 // All of one layer: matrices in the order of execution, then vectors.
@@ -20,8 +21,9 @@ template <typename F>
 void ForEachLayerTensor(const ModelSpec& spec, const LayerSpec& layer, F&& f) {
   const AttentionSpec& a = layer.attention;
   const FeedForwardSpec& m = layer.feed_forward;
-  const uint32_t q = a.heads * a.head_dim, k = a.kv_heads * a.head_dim,
-                 v = a.kv_heads * a.v_head_dim, o = a.heads * a.v_head_dim;
+  const bool latent = a.kind == AttentionKind::kLatent;
+  const uint32_t q = a.heads * a.head_dim, k = latent ? 0 : a.kv_heads * a.head_dim,
+                 v = latent ? 0 : a.kv_heads * a.v_head_dim, o = a.heads * a.v_head_dim;
   const uint32_t hidden = spec.hidden_size, wide = m.intermediate;
   const auto matrix = [&](const TensorRef& ref, uint32_t rows, uint32_t cols) {
     if (ref.present()) f(TensorUse{&ref, rows, cols, false});
@@ -32,27 +34,58 @@ void ForEachLayerTensor(const ModelSpec& spec, const LayerSpec& layer, F&& f) {
   const auto norm = [&](const TensorRef& ref, uint32_t n) {
     if (ref.present()) f(TensorUse{&ref, 1, n, true, true});
   };
-  matrix(a.q, q, hidden);
+  // One use where the parts share a tensor, else one a part.
+  const auto stack = [&](const TensorRef& ref, uint32_t parts, uint32_t rows, uint32_t cols,
+                         bool vectors) {
+    if (!ref.present()) return;
+    if (!ref.per_part()) {
+      f(TensorUse{&ref, rows, cols, vectors, false, parts});
+      return;
+    }
+    for (uint32_t p = 0; p < parts; ++p) {
+      const TensorRef part = PartRef(ref, p);
+      f(TensorUse{&part, rows, cols, vectors});
+    }
+  };
+  matrix(a.q_a, a.q_rank, hidden);
+  matrix(a.q, q, a.q_a.present() ? a.q_rank : hidden);
+  matrix(a.kv_a, a.latent_dim + a.rope_dim, hidden);
+  stack(a.k_b, a.heads, a.latent_dim, a.head_dim - a.rope_dim, false);
+  stack(a.v_b, a.heads, a.v_head_dim, a.latent_dim, false);
   matrix(a.k, k, hidden);
   matrix(a.v, v, hidden);
   matrix(a.o, hidden, o);
+  matrix(m.router, m.experts, hidden);
   matrix(m.gate, wide, hidden);
   matrix(m.up, wide, hidden);
   matrix(m.down, hidden, wide);
+  matrix(m.shared_gate, 1, hidden);
+  stack(m.expert_gate, m.experts, m.expert_intermediate, hidden, false);
+  stack(m.expert_up, m.experts, m.expert_intermediate, hidden, false);
+  stack(m.expert_down, m.experts, hidden, m.expert_intermediate, false);
   norm(layer.attention_norm, hidden);
   norm(layer.post_attention_norm, hidden);
   norm(layer.feed_forward_norm, hidden);
   norm(layer.post_feed_forward_norm, hidden);
   norm(a.q_norm, a.wide_norms ? q : a.head_dim);
   norm(a.k_norm, a.wide_norms ? k : a.head_dim);
+  norm(a.q_a_norm, a.q_rank);
+  norm(a.kv_a_norm, a.latent_dim);
   vector(a.sinks, a.heads);
+  vector(a.q_a_bias, a.q_rank);
+  vector(a.kv_a_bias, a.latent_dim + a.rope_dim);
   vector(a.q_bias, q);
   vector(a.k_bias, k);
   vector(a.v_bias, v);
   vector(a.o_bias, hidden);
+  vector(m.router_bias, m.experts);
+  vector(m.router_correction, m.experts);
   vector(m.gate_bias, wide);
   vector(m.up_bias, wide);
   vector(m.down_bias, hidden);
+  stack(m.expert_gate_bias, m.experts, 1, m.expert_intermediate, true);
+  stack(m.expert_up_bias, m.experts, 1, m.expert_intermediate, true);
+  stack(m.expert_down_bias, m.experts, 1, hidden, true);
 }
 
 // Embedding, final norm, head, and what ropes name.

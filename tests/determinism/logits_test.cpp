@@ -170,7 +170,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"models/phi3-small", Activations::kAuto, kernels::KvType::kInt8},
         Case{"models/olmo2-small", Activations::kAuto, kernels::KvType::kF16},
         Case{"models/mistral-window", Activations::kAuto, kernels::KvType::kF32},
-        Case{"models/llama-odd", Activations::kAuto, kernels::KvType::kF16}));
+        Case{"models/llama-odd", Activations::kAuto, kernels::KvType::kF16},
+        Case{"models/deepseek-v3-small", Activations::kAuto, kernels::KvType::kInt8},
+        Case{"models/deepseek-v2-small", Activations::kAuto, kernels::KvType::kF16},
+        Case{"models/qwen2-moe-small", Activations::kAuto, kernels::KvType::kInt8}));
 
 }  // namespace
 }  // namespace qinfer::exec

@@ -1,0 +1,194 @@
+// GGUF files of models with experts: deepseek2, qwen2moe, qwen3moe, and llama
+// files with experts (Mixtral). Experts of a layer are one tensor of three
+// dimensions; older files have one each.
+#include <algorithm>
+
+#include "kernels/ref/math.h"
+#include "model/decoder_source.h"
+#include "model/registry.h"
+#include "model/spec_source.h"
+
+namespace qinfer::model {
+namespace {
+
+constexpr uint32_t kMostExperts = 4096;
+
+// Sizes of experts; names come layer by layer.
+void ReadExperts(GgufReader* reader, FeedForwardSpec* f) {
+  f->kind = FeedForwardKind::kExperts;
+  f->experts = reader->Uint("expert_count", 1, kMostExperts);
+  f->experts_used = reader->Uint("expert_used_count", 1, std::max(1u, f->experts));
+  f->expert_intermediate =
+      reader->Uint("expert_feed_forward_length", 1, kMaxWidth, f->intermediate);
+  f->intermediate = 0;
+}
+
+TensorRef Stack(const format::Checkpoint& checkpoint, const std::string& prefix, const char* name,
+                uint32_t parts, uint32_t rows) {
+  TensorRef ref;
+  ref.name = prefix + name + "_exps.weight";
+  if (checkpoint.Find(ref.name) == nullptr &&
+      checkpoint.Find(prefix + name + ".0.weight") != nullptr) {
+    ref.name = prefix + name + ".{}.weight";
+    return ref;
+  }
+  ref.parts = parts;
+  ref.stride = rows;
+  return ref;
+}
+
+void NameExperts(const format::Checkpoint& checkpoint, const std::string& prefix, uint32_t hidden,
+                 FeedForwardSpec* f) {
+  f->gate = f->up = f->down = f->gate_bias = f->up_bias = f->down_bias = TensorRef();
+  f->router.name = prefix + "ffn_gate_inp.weight";
+  f->router_correction = Optional(checkpoint, prefix + "exp_probs_b.bias");
+  f->expert_gate = Stack(checkpoint, prefix, "ffn_gate", f->experts, f->expert_intermediate);
+  f->expert_up = Stack(checkpoint, prefix, "ffn_up", f->experts, f->expert_intermediate);
+  f->expert_down = Stack(checkpoint, prefix, "ffn_down", f->experts, hidden);
+  if (f->intermediate == 0) return;
+  f->gate.name = prefix + "ffn_gate_shexp.weight";
+  f->up.name = prefix + "ffn_up_shexp.weight";
+  f->down.name = prefix + "ffn_down_shexp.weight";
+  f->shared_gate = Optional(checkpoint, prefix + "ffn_gate_inp_shexp.weight");
+}
+
+// Latent attention: newer files have kv_b split (and transposed) already.
+void ReadLatent(GgufReader* reader, ModelSpec* spec, AttentionSpec* a) {
+  a->kind = AttentionKind::kLatent;
+  a->kv_heads = 1;
+  a->latent_dim = reader->Uint("attention.kv_lora_rank", 1, kMaxHeadDim);
+  a->q_rank = reader->Uint("attention.q_lora_rank", 0, kMaxWidth, 0);
+  a->rope_dim = reader->Uint("rope.dimension_count", 2, kMaxHeadDim);
+  a->head_dim = reader->Uint("attention.key_length_mla", 1, kMaxHeadDim, a->head_dim);
+  a->v_head_dim = reader->Uint("attention.value_length_mla", 1, kMaxHeadDim, a->v_head_dim);
+  if (a->rope_dim >= a->head_dim) {
+    reader->Fail("rope.dimension_count", StrCat("leaves nothing of heads of ", a->head_dim));
+    a->rope_dim = 0;
+  }
+  RopeSpec rope = RopeFromGguf(reader, a->rope_dim, true, 10000.0, spec->max_context);
+  double scale = 1.0;
+  if (rope.scaling == RopeScaling::kYarn) {
+    // 0.1 * mscale_all_dim; cosines and sines are not scaled.
+    const double growth = reader->Number("rope.scaling.yarn_log_multiplier", 0.0, 1e3, 0.0);
+    scale = 1.0 + growth * kernels::math::LogD(rope.factor);
+    rope.attention_factor = 1.0;
+  }
+  a->scale = static_cast<float>(scale * scale / __builtin_sqrt(static_cast<double>(a->head_dim)));
+  spec->ropes.push_back(rope);
+}
+
+void NameLatent(const format::Checkpoint& checkpoint, const std::string& prefix, AttentionSpec* a) {
+  a->k = a->v = TensorRef();
+  if (a->q_rank > 0) {
+    a->q_a.name = prefix + "attn_q_a.weight";
+    a->q_a_norm.name = prefix + "attn_q_a_norm.weight";
+    a->q.name = prefix + "attn_q_b.weight";
+  }
+  a->kv_a.name = prefix + "attn_kv_a_mqa.weight";
+  a->kv_a_norm.name = prefix + "attn_kv_a_norm.weight";
+  a->k_b.parts = a->v_b.parts = a->heads;
+  if (checkpoint.Find(prefix + "attn_k_b.weight") != nullptr) {
+    a->k_b.name = prefix + "attn_k_b.weight";
+    a->v_b.name = prefix + "attn_v_b.weight";
+    a->k_b.stride = a->latent_dim;
+    a->v_b.stride = a->v_head_dim;
+    return;
+  }
+  const uint32_t nope = a->head_dim - a->rope_dim;
+  a->k_b.name = a->v_b.name = prefix + "attn_kv_b.weight";
+  a->k_b.stride = a->v_b.stride = uint64_t{nope} + a->v_head_dim;
+  a->k_b.transposed = true;
+  a->v_b.row_begin = nope;
+}
+
+StatusOr<ModelSpec> QwenMoe(const format::Gguf& gguf, const format::Checkpoint& checkpoint,
+                            bool third) {
+  GgufReader reader(gguf, third ? "qwen3moe" : "qwen2moe");
+  Decoder decoder = ReadGgufDecoder(&reader, checkpoint, third ? "qwen3_moe" : "qwen2_moe");
+  ModelSpec& spec = decoder.spec;
+  spec.ropes.push_back(
+      RopeFromGguf(&reader, decoder.attention.head_dim, false, 10000.0, spec.max_context));
+  FeedForwardSpec experts = decoder.feed_forward;
+  ReadExperts(&reader, &experts);
+  experts.normalize = third;  // not in the file: as llama.cpp has it
+  if (!third) {
+    experts.intermediate = reader.Uint("expert_shared_feed_forward_length", 1, kMaxWidth);
+  }
+  QINFER_RETURN_IF_ERROR(reader.status());
+
+  NameGgufEnds(checkpoint, &spec);
+  for (uint32_t i = 0; i < decoder.layers; ++i) {
+    const std::string prefix = StrCat("blk.", i, ".");
+    LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
+    NameGgufLayer(checkpoint, prefix, &layer);
+    if (third) {
+      layer.attention.q_norm.name = prefix + "attn_q_norm.weight";
+      layer.attention.k_norm.name = prefix + "attn_k_norm.weight";
+    }
+    if (checkpoint.Find(prefix + "ffn_gate_inp.weight") != nullptr) {
+      layer.feed_forward = experts;
+      NameExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
+    }
+    spec.layers.push_back(std::move(layer));
+  }
+  return spec;
+}
+
+}  // namespace
+
+StatusOr<ModelSpec> Qwen2MoeFromGguf(const format::Gguf& gguf,
+                                     const format::Checkpoint& checkpoint) {
+  return QwenMoe(gguf, checkpoint, false);
+}
+
+StatusOr<ModelSpec> Qwen3MoeFromGguf(const format::Gguf& gguf,
+                                     const format::Checkpoint& checkpoint) {
+  return QwenMoe(gguf, checkpoint, true);
+}
+
+StatusOr<ModelSpec> DeepseekFromGguf(const format::Gguf& gguf,
+                                     const format::Checkpoint& checkpoint) {
+  GgufReader reader(gguf, "deepseek2");
+  Decoder decoder = ReadGgufDecoder(&reader, checkpoint, "deepseek_v3");
+  ModelSpec& spec = decoder.spec;
+  ReadLatent(&reader, &spec, &decoder.attention);
+  FeedForwardSpec experts = decoder.feed_forward;
+  ReadExperts(&reader, &experts);
+  const uint32_t shared = reader.Uint("expert_shared_count", 0, kMostExperts, 0);
+  const uint64_t wide = uint64_t{shared} * experts.expert_intermediate;
+  if (wide > kMaxWidth) reader.Fail("expert_shared_count", "makes the shared experts too wide");
+  experts.intermediate = static_cast<uint32_t>(std::min<uint64_t>(wide, kMaxWidth));
+  // 1 is softmax, 2 sigmoid; files from before version 3 do not say.
+  const bool sigmoid = reader.Uint("expert_gating_func", 0, 2, 1) == 2;
+  experts.scoring = sigmoid ? RouterScoring::kSigmoid : RouterScoring::kSoftmax;
+  if (const format::GgufValue* value = gguf.Find("deepseek2.expert_weights_norm")) {
+    const StatusOr<bool> normalize = value->AsBool();
+    if (!normalize.ok()) reader.Fail(normalize.status());
+    experts.normalize = normalize.ok() && *normalize;
+  }
+  experts.routed_scale = static_cast<float>(reader.Number("expert_weights_scale", -1e6, 1e6, 1.0));
+  const uint32_t groups = reader.Uint("expert_group_count", 0, kMostExperts, 0);
+  const uint32_t used = reader.Uint("expert_group_used_count", 0, kMostExperts, groups);
+  if (groups > 1 && used > 0 && used < groups && experts.experts % groups == 0) {
+    experts.groups = groups;
+    experts.groups_used = used;
+    experts.group_score_top = sigmoid ? std::min(2u, experts.experts / groups) : 1;
+  }
+  QINFER_RETURN_IF_ERROR(reader.status());
+
+  NameGgufEnds(checkpoint, &spec);
+  for (uint32_t i = 0; i < decoder.layers; ++i) {
+    const std::string prefix = StrCat("blk.", i, ".");
+    LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
+    NameGgufLayer(checkpoint, prefix, &layer);
+    NameLatent(checkpoint, prefix, &layer.attention);
+    if (checkpoint.Find(prefix + "ffn_gate_inp.weight") != nullptr) {
+      layer.feed_forward = experts;
+      NameExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
+    }
+    spec.layers.push_back(std::move(layer));
+  }
+  return spec;
+}
+
+}  // namespace qinfer::model
