@@ -64,6 +64,30 @@ uint64_t TextParts(qinfer_runtime* runtime, const Options& options) {
   }
 }
 
+// What a configuration's model would take in several formats, and what cannot be left unsaid.
+void PrintPlans(const qinfer_report* report) {
+  const size_t experts = static_cast<size_t>(Number(report, "experts.count"));
+  if (experts != 0) {
+    std::printf("  experts        %zu, %.0f used, in %.0f layers\n", experts,
+                Number(report, "experts.used"), Number(report, "experts.layers"));
+  }
+  for (size_t i = 0; i < Count(report, "skipped"); ++i) {
+    const std::string at = "skipped[" + std::to_string(i) + "].";
+    std::printf("  left out       %s: %s\n", Text(report, at + "tensors").c_str(),
+                Text(report, at + "why").c_str());
+  }
+  std::printf("\n  %-20s %12s\n", "weights as", "bytes");
+  for (size_t i = 0; i < Count(report, "plans"); ++i) {
+    const std::string at = "plans[" + std::to_string(i) + "].";
+    std::printf("  %-20s %12s\n", Text(report, at + "weights").c_str(),
+                Bytes(static_cast<uint64_t>(Number(report, at + "weight_bytes"))).c_str());
+  }
+  std::printf(
+      "  KV cache, 1000 tokens: %s in F16, %s in INT8\n",
+      Bytes(static_cast<uint64_t>(Number(report, "kv_bytes_per_token.f16") * 1000)).c_str(),
+      Bytes(static_cast<uint64_t>(Number(report, "kv_bytes_per_token.int8") * 1000)).c_str());
+}
+
 void RunInfo(const Options& options) {
   const Runtime runtime = MakeRuntime(options);
   const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_HEADER);
@@ -136,6 +160,10 @@ void RunInfo(const Options& options) {
   for (const auto& [type, sum] : by_type) {
     std::printf("  %-20s %8u %14" PRIu64 " %12s\n", type.c_str(), sum.count, sum.elements,
                 Bytes(sum.bytes).c_str());
+  }
+  if (planned &&
+      (info.container == QINFER_CONTAINER_CONFIG || Number(report.get(), "experts.count") != 0)) {
+    PrintPlans(report.get());
   }
   if (planned) {
     std::printf(

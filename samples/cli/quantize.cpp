@@ -66,7 +66,9 @@ void RunQuantize(const Options& options) {
   quantize.method = Str(options.method);
   quantize.embedding = Str(options.embedding);
   quantize.head = Str(options.head);
-  quantize.group_size = options.scheme == "f16" || options.scheme.find('-') != std::string::npos
+  quantize.group_size = options.scheme == "f16" || options.scheme == "bf16" ||
+                                options.scheme == "f32" ||
+                                options.scheme.find('-') != std::string::npos
                             ? 0
                             : GroupSize(options.group_size);
   if (options.asymmetric) quantize.flags |= QINFER_QUANTIZE_ASYMMETRIC;
@@ -115,7 +117,7 @@ void AddQuantize(CLI::App* app) {
       "quantize", "Quantize a model into one .qinfer file, and say what it cost");
   sub->add_option("MODEL", options->model)->required();
   sub->add_option("-o,--out", options->out, "The .qinfer file to write")->required();
-  sub->add_option("--scheme", options->scheme, "int4, int6, int8, f16, or a full format name")
+  sub->add_option("--scheme", options->scheme, "int4, int6, int8, f16, bf16, or a full format name")
       ->capture_default_str();
   sub->add_option("--group-size", options->group_size, "Weights per scale: 32, 64, 128 or row")
       ->check(CLI::IsMember({"32", "64", "128", "row"}))

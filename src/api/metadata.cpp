@@ -5,6 +5,7 @@
 
 #include "api/report.h"
 #include "api/structs.h"
+#include "exec/forward.h"
 #include "format/qinfer_file.h"
 #include "model/tensor_uses.h"
 #include "weights/format.h"
@@ -32,7 +33,9 @@ uint32_t ContainerOf(const ModelState& model) {
 // From the sizes alone: what a configuration without weights implies.
 uint64_t ImpliedParameters(const model::ModelSpec& spec) {
   uint64_t count = 0;
-  const auto add = [&](const model::TensorUse& use) { count += uint64_t{use.rows} * use.cols; };
+  const auto add = [&](const model::TensorUse& use) {
+    count += uint64_t{use.rows} * use.cols * use.parts;
+  };
   for (const model::LayerSpec& layer : spec.layers) model::ForEachLayerTensor(spec, layer, add);
   model::ForEachEndTensor(spec, add);
   return count;
@@ -81,6 +84,93 @@ void AddSpec(const model::ModelSpec& spec, Report* report) {
     item["theta"] = rope.theta;
     item["scaling"] = ScalingName(rope.scaling);
     if (rope.scaling != model::RopeScaling::kNone) item["factor"] = rope.factor;
+  }
+}
+
+// Bytes of the weights if linear weights were in `dense`, those of routed experts in `expert`, and
+// everything else in F16.
+uint64_t WeightBytes(const model::ModelSpec& spec, const weights::Format& dense,
+                     const weights::Format& expert) {
+  uint64_t all = 0;
+  const auto add = [&](const weights::Format& format, uint64_t rows, uint64_t cols,
+                       uint64_t parts) {
+    uint64_t panel = 0, bytes = 0;
+    if (weights::PackedSize(format, rows, cols, &panel, &bytes)) all += bytes * parts;
+  };
+  weights::Format half;
+  half.kind = kernels::WeightKind::kF16;
+  for (const model::LinearUse& use : model::LinearUses(spec)) {
+    const bool routed = use.role == model::LinearRole::kExpertGate ||
+                        use.role == model::LinearRole::kExpertUp ||
+                        use.role == model::LinearRole::kExpertDown;
+    add(routed ? expert : dense, use.rows, use.cols, use.parts);
+  }
+  add(half, spec.vocab_size, spec.hidden_size, 1);
+  const auto vectors = [&](const model::TensorUse& use) {
+    if (use.vector) all += uint64_t{use.cols} * use.parts * sizeof(float);
+  };
+  for (const model::LayerSpec& layer : spec.layers) {
+    const model::FeedForwardSpec& f = layer.feed_forward;
+    if (f.router.present()) add(half, f.experts, spec.hidden_size, 1);
+    if (f.shared_gate.present()) add(half, 1, spec.hidden_size, 1);
+    model::ForEachLayerTensor(spec, layer, vectors);
+  }
+  model::ForEachEndTensor(spec, vectors);
+  return all;
+}
+
+// What the model would take in formats that it can be brought into, computed from its shapes.
+void AddPlans(const model::ModelSpec& spec, Report* report) {
+  struct Plan {
+    const char* name;
+    const char* dense;
+    const char* expert;
+  };
+  bool experts = false;
+  for (const model::LayerSpec& layer : spec.layers) {
+    experts = experts || layer.feed_forward.kind == model::FeedForwardKind::kExperts;
+  }
+  for (const Plan& plan : {Plan{"F16", "f16", "f16"}, Plan{"INT8", "int8-g32-f16", "int8-g32-f16"},
+                           Plan{"INT4", "int4-g64-f16", "int4-g64-f16"},
+                           Plan{"INT8, experts INT4", "int8-g32-f16", "int4-g64-f16"}}) {
+    if (!experts && std::string_view(plan.dense) != plan.expert) continue;
+    const StatusOr<weights::Format> dense = weights::ParseFormat(plan.dense);
+    const StatusOr<weights::Format> expert = weights::ParseFormat(plan.expert);
+    if (!dense.ok() || !expert.ok()) continue;
+    Report& item = (*report)["plans"].Append();
+    item["weights"] = plan.name;
+    item["weight_bytes"] = WeightBytes(spec, *dense, *expert);
+  }
+  for (const kernels::KvType type : {kernels::KvType::kF16, kernels::KvType::kInt8}) {
+    uint64_t page = 0;
+    for (const kv::GroupLayout& group : exec::CacheLayout(spec, type, type)) {
+      page += group.page_bytes;
+    }
+    (*report)["kv_bytes_per_token"][type == kernels::KvType::kF16 ? "f16" : "int8"] =
+        page / kernels::kPageTokens;
+  }
+}
+
+void AddExperts(const model::ModelSpec& spec, Report* report) {
+  uint64_t layers = 0;
+  const model::FeedForwardSpec* experts = nullptr;
+  for (const model::LayerSpec& layer : spec.layers) {
+    if (layer.feed_forward.kind != model::FeedForwardKind::kExperts) continue;
+    ++layers;
+    experts = &layer.feed_forward;
+  }
+  if (experts != nullptr) {
+    Report& item = (*report)["experts"];
+    item["layers"] = layers;
+    item["count"] = experts->experts;
+    item["used"] = experts->experts_used;
+    item["intermediate_size"] = experts->expert_intermediate;
+    item["shared_intermediate_size"] = experts->intermediate;
+  }
+  for (const std::string& prefix : spec.skipped_prefixes) {
+    Report& item = (*report)["skipped"].Append();
+    item["tensors"] = prefix + "*";
+    item["why"] = "predicts further tokens (MTP); not part of the model";
   }
 }
 
@@ -219,7 +309,11 @@ Report InfoReport(const ModelState& model) {
   root["head_dim"] = info.head_dim;
   root["vocab_size"] = info.vocab_size;
   root["max_context"] = info.max_context;
-  if (model.spec.has_value()) AddSpec(*model.spec, &root);
+  if (model.spec.has_value()) {
+    AddSpec(*model.spec, &root);
+    AddExperts(*model.spec, &root);
+    AddPlans(*model.spec, &root);
+  }
   if (model.checkpoint != nullptr) AddTypes(*model.checkpoint, &root);
   AddTokenizer(model, &root);
   return root;

@@ -13,6 +13,39 @@ namespace {
 constexpr uint32_t kMaxSampleTokens = 1u << 20;
 constexpr uint32_t kMaxSamples = 1u << 20;
 
+// How many tokens the experts of each layer have seen: where none, weights are searched without
+// regard to their inputs.
+void DescribeExperts(const StatsTable& stats, observe::Report* report) {
+  uint64_t experts = 0, uncovered = 0, least = UINT64_MAX, most = 0;
+  for (size_t i = 0; i < stats.size();) {
+    uint64_t in_layer = 0, without = 0, fewest = UINT64_MAX;
+    const uint32_t layer = stats[i].layer;
+    for (; i < stats.size() && stats[i].layer == layer; ++i) {
+      if (stats[i].role != model::LinearRole::kExpertGate) continue;
+      const uint64_t tokens = stats[i].moments.tokens();
+      ++in_layer;
+      without += tokens == 0 ? 1 : 0;
+      fewest = std::min(fewest, tokens);
+      most = std::max(most, tokens);
+    }
+    if (in_layer == 0) continue;
+    experts += in_layer;
+    uncovered += without;
+    least = std::min(least, fewest);
+    observe::Report& item = (*report)["expert_coverage"]["layers"].Append();
+    item["layer"] = layer;
+    item["experts"] = in_layer;
+    item["without_tokens"] = without;
+    item["least_tokens"] = fewest;
+  }
+  if (experts == 0) return;
+  observe::Report& all = (*report)["expert_coverage"];
+  all["experts"] = experts;
+  all["without_tokens"] = uncovered;
+  all["least_tokens"] = least;
+  all["most_tokens"] = most;
+}
+
 }  // namespace
 
 model::LinearRole InputOf(model::LinearRole role) {
@@ -22,6 +55,10 @@ model::LinearRole InputOf(model::LinearRole role) {
       return model::LinearRole::kQ;
     case model::LinearRole::kUp:
       return model::LinearRole::kGate;
+    case model::LinearRole::kKvA:
+      return model::LinearRole::kQA;
+    case model::LinearRole::kExpertUp:
+      return model::LinearRole::kExpertGate;
     default:
       return role;
   }
@@ -189,32 +226,41 @@ void CalibrationData::RestoreFeed(Feed feed) {
   want_self_generated_ = feed.want_self_generated;
 }
 
+std::vector<LinearInputKey> LinearInputs(const model::ModelSpec& spec) {
+  using model::LinearRole;
+  std::vector<LinearInputKey> inputs;
+  for (const model::LinearUse& use : model::LinearUses(spec)) {
+    if (use.role == LinearRole::kHead) continue;
+    const LinearRole role = InputOf(use.role);
+    // q_a and kv_a share an input, and so do gate and up: the first of them stands for both.
+    const bool second = use.role != role && (use.role != LinearRole::kKvA ||
+                                             spec.layers[use.layer].attention.q_a.present());
+    if (second) continue;
+    const bool expert = role == LinearRole::kExpertGate || role == LinearRole::kExpertDown;
+    if (expert && use.part == model::kNoPart) {
+      for (uint32_t p = 0; p < use.parts; ++p) inputs.push_back({use.layer, role, p, use.cols});
+    } else {
+      inputs.push_back({use.layer, role, expert ? use.part : model::kNoPart, use.cols});
+    }
+  }
+  inputs.push_back({UINT32_MAX, LinearRole::kHead, model::kNoPart, spec.hidden_size});
+  return inputs;
+}
+
 StatusOr<StatsTable> CalibrationData::NewStats() const {
   StatsTable table;
-  std::pair<uint32_t, model::LinearRole> last{UINT32_MAX, model::LinearRole::kUp};
-  const auto add = [&](uint32_t layer, model::LinearRole role, uint32_t cols) -> Status {
-    if (last == std::pair{layer, role}) return OkStatus();
-    last = {layer, role};
-    table.emplace_back(layer, role, cols, context_.memory);
-    QINFER_ASSIGN_OR_RETURN(
-        table.back().observer,
-        CreateObserver(options_.activations, {options_.ema_alpha}, context_.memory));
-    return OkStatus();
-  };
-  for (const model::LinearUse& use : model::LinearUses(spec_)) {
-    if (use.role == model::LinearRole::kHead) continue;
-    QINFER_RETURN_IF_ERROR(add(use.layer, InputOf(use.role), use.cols));
+  for (const LinearInputKey& input : LinearInputs(spec_)) {
+    table.emplace_back(input.layer, input.role, input.part, input.cols, context_.memory);
+    QINFER_ASSIGN_OR_RETURN(table.back().observer,
+                            CreateObserver(ObserverFor(options_.activations, input.part),
+                                           {options_.ema_alpha}, context_.memory));
   }
-  QINFER_RETURN_IF_ERROR(add(UINT32_MAX, model::LinearRole::kHead, spec_.hidden_size));
   return table;
 }
 
-const InputStats* CalibrationData::Find(uint32_t layer, model::LinearRole role) const {
-  const model::LinearRole input = InputOf(role);
-  for (const InputStats& stats : stats_) {
-    if (stats.layer == layer && stats.role == input) return &stats;
-  }
-  return nullptr;
+const InputStats* CalibrationData::Find(uint32_t layer, model::LinearRole role,
+                                        uint32_t part) const {
+  return FindStats(stats_, layer, InputOf(role), part);
 }
 
 Range CalibrationData::InputRange(const InputStats& stats) const {
@@ -290,6 +336,7 @@ observe::Report CalibrationData::Describe() const {
   report["activations"] = ObserverName(options_.activations);
   report["weights"] = ObserverName(options_.weights);
   report["range"] = RangeMethodName(options_.range);
+  DescribeExperts(stats_, &report);
   return report;
 }
 

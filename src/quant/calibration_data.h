@@ -3,6 +3,7 @@
 // calibration_file.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
@@ -18,10 +19,11 @@ namespace qinfer::quant {
 // Statistics of one linear input. Role: q stands for q, k and v; gate for gate and up; head for the
 // head.
 struct InputStats {
-  InputStats(uint32_t layer, model::LinearRole role, uint32_t cols, Memory* memory)
-      : layer(layer), role(role), moments(cols, memory) {}
+  InputStats(uint32_t layer, model::LinearRole role, uint32_t part, uint32_t cols, Memory* memory)
+      : layer(layer), role(role), part(part), moments(cols, memory) {}
   uint32_t layer;  // UINT32_MAX for the head
   model::LinearRole role;
+  uint32_t part;  // the expert whose input it is; model::kNoPart for all others
   Moments moments;
   std::unique_ptr<Observer> observer;
 };
@@ -47,6 +49,27 @@ using StatsTable = std::vector<InputStats>;
 
 // The input that feeds a linear weight of this role.
 model::LinearRole InputOf(model::LinearRole role);
+// Inputs of experts are many: only their moments and ranges are kept.
+inline ObserverKind ObserverFor(ObserverKind kind, uint32_t part) {
+  return part == model::kNoPart ? kind : ObserverKind::kMinMax;
+}
+// Every linear input of a model, in order of execution, the head's last.
+struct LinearInputKey {
+  uint32_t layer;
+  model::LinearRole role;
+  uint32_t part, cols;
+};
+std::vector<LinearInputKey> LinearInputs(const model::ModelSpec& spec);
+// The statistics of an input, which `table` keeps by layer; null if it has none.
+template <typename Table>
+auto* FindStats(Table& table, uint32_t layer, model::LinearRole role, uint32_t part) {
+  auto it = std::lower_bound(table.begin(), table.end(), layer,
+                             [](const InputStats& s, uint32_t l) { return s.layer < l; });
+  for (; it != table.end() && it->layer == layer; ++it) {
+    if (it->role == role && it->part == part) return &*it;
+  }
+  return static_cast<decltype(&*it)>(nullptr);
+}
 
 class CalibrationData final : public Calibration,
                               public std::enable_shared_from_this<CalibrationData> {
@@ -66,7 +89,8 @@ class CalibrationData final : public Calibration,
   const CalibrationData& data() const override { return *this; }
 
   // Null where nothing was observed.
-  const InputStats* Find(uint32_t layer, model::LinearRole role) const;
+  const InputStats* Find(uint32_t layer, model::LinearRole role,
+                         uint32_t part = model::kNoPart) const;
   const StatsTable& stats() const { return stats_; }
   const std::vector<Sample>& held_out() const { return held_out_; }
   const ModelKey& key() const { return key_; }

@@ -220,22 +220,20 @@ class CalibrationRun final : public Work {
 
   Status Observe(const exec::TapInput& input) {
     const model::LinearRole role = InputOf(input.role);
-    for (InputStats& stats : stats_) {
-      if (stats.layer != input.layer || stats.role != role) continue;
-      if (stats.moments.channels() != input.cols) {
-        return InternalError("a tapped input has an unexpected width");
-      }
-      const Batch batch{input.x, input.stride, input.tokens, input.cols};
-      QINFER_RETURN_IF_ERROR(stats.observer->Observe(batch, data_->context().executor));
-      if (stats.observer->non_finite() != 0) {
-        return FormatError(StrCat(
-            data_->checkpoint()->name(), ": the input of ", std::string(model::RoleName(role)),
-            input.layer == UINT32_MAX ? std::string() : StrCat(" in layer ", input.layer),
-            " is not finite; the model's weights are damaged or overflow"));
-      }
-      stats.moments.Observe(batch, 1, data_->context().executor);
-      return OkStatus();
+    InputStats* stats = FindStats(stats_, input.layer, role, input.part);
+    if (stats == nullptr) return OkStatus();
+    if (stats->moments.channels() != input.cols) {
+      return InternalError("a tapped input has an unexpected width");
     }
+    const Batch batch{input.x, input.stride, input.tokens, input.cols};
+    QINFER_RETURN_IF_ERROR(stats->observer->Observe(batch, data_->context().executor));
+    if (stats->observer->non_finite() != 0) {
+      return FormatError(
+          StrCat(data_->checkpoint()->name(), ": the input of ", std::string(model::RoleName(role)),
+                 input.layer == UINT32_MAX ? std::string() : StrCat(" in layer ", input.layer),
+                 " is not finite; the model's weights are damaged or overflow"));
+    }
+    stats->moments.Observe(batch, 1, data_->context().executor);
     return OkStatus();
   }
 

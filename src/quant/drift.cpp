@@ -23,7 +23,7 @@ exec::ForwardOptions ForwardOptionsFor(uint32_t longest, exec::Activations activ
 
 bool AllFloat(const format::Checkpoint& checkpoint, const model::ModelSpec& spec) {
   for (const model::LinearUse& use : model::LinearUses(spec)) {
-    const format::TensorInfo* info = checkpoint.Find(use.weight->name);
+    const format::TensorInfo* info = checkpoint.Find(use.weight.name);
     if (info == nullptr ||
         (info->dtype != DType::kF32 && info->dtype != DType::kF16 && info->dtype != DType::kBF16)) {
       return false;

@@ -26,6 +26,13 @@ uint64_t ShapeFingerprint(const model::ModelSpec& spec) {
     for (uint32_t value : {a.heads, a.kv_heads, a.head_dim, a.v_head_dim}) out.Put(value);
     out.Put(static_cast<uint8_t>(layer.feed_forward.kind));
     out.Put(layer.feed_forward.intermediate);
+    if (a.kind == model::AttentionKind::kLatent) {
+      for (uint32_t value : {a.latent_dim, a.rope_dim, a.q_rank}) out.Put(value);
+    }
+    const model::FeedForwardSpec& f = layer.feed_forward;
+    if (f.kind == model::FeedForwardKind::kExperts) {
+      for (uint32_t value : {f.experts, f.experts_used, f.expert_intermediate}) out.Put(value);
+    }
   }
   return HashText(out.bytes());
 }

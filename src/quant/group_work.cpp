@@ -170,14 +170,7 @@ StatusOr<bool> GroupWork::StepTiedHead() {
   if (!tied_.has_value()) {
     PackSettings settings;
     settings.search_scales = shared_.recipe->search_scales;
-    QINFER_ASSIGN_OR_RETURN(const InputStats* stats, StatsOf(plan));
-    if (stats != nullptr) {
-      QINFER_ASSIGN_OR_RETURN(importance_,
-                              Buffer::Create(shared_.context.memory, plan.cols * sizeof(float),
-                                             "importance of inputs"));
-      stats->moments.Importance(importance_.as<float>());
-      settings.importance = importance_.as<const float>();
-    }
+    QINFER_RETURN_IF_ERROR(ImportanceOf(plan, &settings));
     QINFER_ASSIGN_OR_RETURN(TensorPacker packer, TensorPacker::Create(*shared_.checkpoint, plan,
                                                                       settings, shared_.context));
     tied_ = std::move(packer);
@@ -217,11 +210,11 @@ Status GroupWork::EvaluateSlice(const TensorPlan& plan, uint32_t begin, uint32_t
   return shared_.drift->HeadSlice(reference, quantized, first);
 }
 
-StatusOr<const InputStats*> GroupWork::StatsOf(const TensorPlan& plan) const {
+StatusOr<const InputStats*> GroupWork::StatsOf(const TensorPlan& plan, uint32_t part) const {
   const InputStats* stats = nullptr;
   if (shared_.calibration == nullptr) return stats;
   if (plan.use == TensorUse::kLinear) {
-    stats = shared_.calibration->Find(plan.layer, plan.role);
+    stats = shared_.calibration->Find(plan.layer, plan.role, part);
   } else if (HeadPlan(*shared_.resolved) == &plan) {
     stats = shared_.calibration->Find(UINT32_MAX, model::LinearRole::kHead);
   }
@@ -230,6 +223,31 @@ StatusOr<const InputStats*> GroupWork::StatsOf(const TensorPlan& plan) const {
                               " inputs, the calibration ", stats->moments.channels()));
   }
   return stats;
+}
+
+// The importance of a tensor's inputs; of experts that share a tensor, of each.
+Status GroupWork::ImportanceOf(const TensorPlan& plan, PackSettings* settings) {
+  uncovered_ = 0;
+  const bool expert = plan.role == model::LinearRole::kExpertGate ||
+                      plan.role == model::LinearRole::kExpertUp ||
+                      plan.role == model::LinearRole::kExpertDown;
+  const bool stack = plan.use == TensorUse::kLinear && expert && plan.part == model::kNoPart;
+  const uint32_t sets = stack ? plan.parts : 1;
+  for (uint32_t p = 0; p < sets; ++p) {
+    QINFER_ASSIGN_OR_RETURN(const InputStats* stats, StatsOf(plan, stack ? p : plan.part));
+    if (stats == nullptr) return OkStatus();
+    if (p == 0) {
+      QINFER_ASSIGN_OR_RETURN(
+          importance_, Buffer::Create(shared_.context.memory, sets * plan.cols * sizeof(float),
+                                      "importance of inputs"));
+    }
+    // Without tokens all inputs are alike, which is a search without weights.
+    if (stats->moments.tokens() == 0) ++uncovered_;
+    stats->moments.Importance(importance_.as<float>() + p * plan.cols);
+  }
+  settings->importance = importance_.as<const float>();
+  settings->importance_stride = stack ? plan.cols : 0;
+  return OkStatus();
 }
 
 StatusOr<TensorStream> GroupWork::OpenStream(size_t index) {
@@ -241,17 +259,10 @@ StatusOr<TensorStream> GroupWork::OpenStream(size_t index) {
   options.range.method = shared_.calibration_options->range;
   options.range.percentile = shared_.calibration_options->percentile;
   if (plan.action == TensorAction::kPack) {
-    QINFER_ASSIGN_OR_RETURN(const InputStats* stats, StatsOf(plan));
-    if (stats != nullptr) {
-      QINFER_ASSIGN_OR_RETURN(importance_,
-                              Buffer::Create(shared_.context.memory, plan.cols * sizeof(float),
-                                             "importance of inputs"));
-      stats->moments.Importance(importance_.as<float>());
-      options.pack.importance = importance_.as<const float>();
-    }
+    QINFER_RETURN_IF_ERROR(ImportanceOf(plan, &options.pack));
   }
   if (shared_.drift != nullptr && plan.packed()) {
-    if (plan.use == TensorUse::kLinear) {
+    if (IsLayerMatrix(plan)) {
       Buffer& kept = kept_[index - group_.begin];
       QINFER_ASSIGN_OR_RETURN(
           kept, Buffer::Create(shared_.context.memory, plan.bytes, "a packed tensor"));
@@ -277,6 +288,7 @@ void GroupWork::Describe(const TensorPlan& plan, const TensorStream& stream) {
   item["role"] = TensorUseName(plan);
   observe::Report& shape = item["shape"];
   if (plan.packed()) {
+    if (plan.parts > 1) shape.Append() = plan.parts;
     shape.Append() = plan.rows;
     shape.Append() = plan.cols;
   } else {
@@ -287,11 +299,18 @@ void GroupWork::Describe(const TensorPlan& plan, const TensorStream& stream) {
   item["format"] = plan.packed() ? weights::Name(plan.format) : std::string(raw.data(), raw.size());
   item["import"] = ImportWord(plan);
   item["bytes"] = plan.bytes;
-  const uint64_t elements = plan.packed() ? plan.rows * plan.cols : plan.source->elements();
+  const uint64_t elements = plan.packed() ? plan.elements() : plan.source->elements();
   item["parameters"] = elements;
   item["bits_per_weight"] =
       elements == 0 ? 0.0 : 8.0 * static_cast<double>(plan.bytes) / static_cast<double>(elements);
+  if (plan.part != model::kNoPart) item["expert"] = plan.part;
   if (plan.action != TensorAction::kPack) return;
+  if (uncovered_ != 0) {
+    item["unweighted_parts"] = uncovered_;
+    item["note"] =
+        "no calibration token reached this expert (or some of the tensor's): its scales "
+        "are searched without weights";
+  }
   PutErrors(stream.errors(), shared_.calibration != nullptr, &item);
   item["error"] = stream.errors().error;
   item["signal"] = stream.errors().signal;

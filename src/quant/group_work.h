@@ -35,6 +35,10 @@ struct Group {
   bool embedding = false, head = false;
   size_t begin = 0, end = 0;  // range of ResolvedRecipe::tensors
 };
+// A packed matrix that its layer needs when it is run.
+inline bool IsLayerMatrix(const TensorPlan& plan) {
+  return plan.packed() && (plan.use == TensorUse::kLinear || plan.use == TensorUse::kKept);
+}
 // Embedding, layers in order, then the head with everything else.
 std::vector<Group> MakeGroups(const ResolvedRecipe& resolved, uint32_t layers);
 
@@ -62,11 +66,16 @@ class GroupWork {
   Status EvaluateSlice(const TensorPlan& plan, uint32_t begin, uint32_t end,
                        absl::Span<const uint8_t> panels);
   void Describe(const TensorPlan& plan, const TensorStream& stream);
-  StatusOr<const InputStats*> StatsOf(const TensorPlan& plan) const;
+  StatusOr<const InputStats*> StatsOf(const TensorPlan& plan, uint32_t part) const;
   Status BuildLayer();
   StatusOr<exec::Linear> MakeLinear(const model::TensorRef& weight, const model::TensorRef& bias,
                                     model::LinearRole role);
   StatusOr<const float*> MakeVector(const model::TensorRef& ref, uint32_t n, bool norm);
+  StatusOr<const TensorPlan*> PlanNamed(const std::string& name, size_t* index) const;
+  StatusOr<std::vector<exec::Linear>> MakeStack(const model::TensorRef& weight,
+                                                const model::TensorRef& bias, uint32_t parts,
+                                                model::LinearRole role);
+  Status ImportanceOf(const TensorPlan& plan, PackSettings* settings);
   void FinishDrift();
 
   GroupShared shared_;
@@ -75,6 +84,7 @@ class GroupWork {
   size_t tensor_ = 0, sample_ = 0;
   std::optional<TensorStream> stream_;
   Buffer importance_;
+  uint32_t uncovered_ = 0;       // parts of the tensor at hand whose inputs were never seen
   std::vector<Buffer> kept_;     // packed tensors of a layer, by index - group_.begin
   std::vector<Buffer> vectors_;  // its norms and biases
   std::unique_ptr<exec::LayerStore> store_;

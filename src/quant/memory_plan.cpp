@@ -106,14 +106,12 @@ class Planner {
 
   uint64_t StatisticsBytes() const {
     if (!will_calibrate()) return 0;  // a given calibration is in use already
-    uint64_t bytes = 0, inputs = 0;
-    for (const model::LinearUse& use : model::LinearUses(spec_)) {
-      if (InputOf(use.role) != use.role || use.role == model::LinearRole::kHead) continue;
-      bytes += uint64_t{use.cols} * sizeof(double);
-      ++inputs;
+    uint64_t bytes = 0;
+    for (const LinearInputKey& input : LinearInputs(spec_)) {
+      bytes += uint64_t{input.cols} * sizeof(double) +
+               ObserverBytes(ObserverFor(options_.calibration_options.activations, input.part));
     }
-    bytes += RowBytes() / sizeof(float) * sizeof(double);
-    return bytes + (inputs + 1) * ObserverBytes(options_.calibration_options.activations);
+    return bytes;
   }
 
   StatusOr<uint64_t> CalibrateBytes(uint64_t hidden) const {
@@ -180,7 +178,7 @@ class Planner {
     uint64_t kept = 0, largest = 0;
     for (size_t i = group.begin; i < group.end; ++i) {
       const TensorPlan& plan = resolved_.tensors[i];
-      const bool keep = evaluate && plan.packed() && plan.use == TensorUse::kLinear;
+      const bool keep = evaluate && IsLayerMatrix(plan);
       const bool sliced = evaluate && plan.packed() && plan.use == TensorUse::kHead;
       QINFER_ASSIGN_OR_RETURN(
           const uint64_t stream,

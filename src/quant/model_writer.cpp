@@ -68,6 +68,7 @@ format::QinferWriter::Declaration Declare(const TensorPlan& plan) {
   if (plan.packed()) {
     declaration.format = weights::Name(plan.format);
     declaration.shape = {plan.rows, plan.cols};
+    if (plan.parts > 1) declaration.shape.insert(declaration.shape.begin(), plan.parts);
   } else {
     declaration.format = RawFormat(plan.raw_type);
     for (uint32_t d = 0; d < plan.source->rank; ++d) {

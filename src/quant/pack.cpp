@@ -34,15 +34,29 @@ class FirstError {
 }  // namespace
 
 uint32_t TensorPacker::Lanes(const TensorPlan& plan, const exec::Context& context) {
-  const uint64_t panels = CeilDiv<uint64_t>(plan.rows, kernels::kPanelRows);
+  const uint64_t panels = plan.panels();
   return static_cast<uint32_t>(std::clamp<uint64_t>(
       std::min<uint64_t>(context.executor->concurrency(), panels), 1, kMaxLanes));
 }
 
+StatusOr<model::StoredTensor> TensorPacker::Stored(const format::Checkpoint& checkpoint,
+                                                   const TensorPlan& plan) {
+  const model::TensorUse use{
+      &plan.ref, static_cast<uint32_t>(plan.rows), static_cast<uint32_t>(plan.cols), false, false,
+      plan.parts};
+  return model::FindStored(checkpoint, use);
+}
+
 // Scratch of a lane: a panel of source bytes, the panel as floats, and one decoded row.
-StatusOr<uint64_t> TensorPacker::LaneBytes(const SourceTensor& source, const TensorPlan& plan,
+StatusOr<uint64_t> TensorPacker::LaneBytes(const format::Checkpoint& checkpoint,
+                                           const SourceTensor& source, const TensorPlan& plan,
                                            uint64_t* source_bytes) {
-  QINFER_ASSIGN_OR_RETURN(*source_bytes, SourceRowBytes(source, 0, kernels::kPanelRows));
+  if (plan.by_ref) {
+    QINFER_ASSIGN_OR_RETURN(const model::StoredTensor stored, Stored(checkpoint, plan));
+    *source_bytes = model::RowScratchBytes(plan.ref, stored, plan.cols);
+  } else {
+    QINFER_ASSIGN_OR_RETURN(*source_bytes, SourceRowBytes(source, 0, kernels::kPanelRows));
+  }
   uint64_t floats = 0;
   if (!CheckedMul<uint64_t>(plan.cols, (kernels::kPanelRows + 1) * sizeof(float), &floats)) {
     return FormatError(StrCat("tensor \"", plan.name, "\" is too wide"));
@@ -54,7 +68,7 @@ StatusOr<uint64_t> TensorPacker::PlanBytes(const format::Checkpoint& checkpoint,
                                            const TensorPlan& plan, const exec::Context& context) {
   QINFER_ASSIGN_OR_RETURN(const SourceTensor source, DescribeTensor(checkpoint, *plan.source));
   uint64_t source_bytes = 0;
-  QINFER_ASSIGN_OR_RETURN(const uint64_t lane, LaneBytes(source, plan, &source_bytes));
+  QINFER_ASSIGN_OR_RETURN(const uint64_t lane, LaneBytes(checkpoint, source, plan, &source_bytes));
   return lane * Lanes(plan, context);
 }
 
@@ -67,10 +81,16 @@ StatusOr<TensorPacker> TensorPacker::Create(const format::Checkpoint& checkpoint
   packer.settings_ = settings;
   packer.context_ = context;
   QINFER_ASSIGN_OR_RETURN(packer.source_, DescribeTensor(checkpoint, *plan.source));
-  packer.panels_ = static_cast<uint32_t>(CeilDiv<uint64_t>(plan.rows, kernels::kPanelRows));
+  if (plan.by_ref) {
+    QINFER_ASSIGN_OR_RETURN(packer.stored_, Stored(checkpoint, plan));
+  }
+  if (plan.panels() > UINT32_MAX) {
+    return FormatError(StrCat("tensor \"", plan.name, "\" has too many rows"));
+  }
+  packer.panels_ = static_cast<uint32_t>(plan.panels());
   packer.lanes_ = Lanes(plan, context);
   QINFER_ASSIGN_OR_RETURN(packer.lane_bytes_,
-                          LaneBytes(packer.source_, plan, &packer.source_bytes_));
+                          LaneBytes(checkpoint, packer.source_, plan, &packer.source_bytes_));
   QINFER_ASSIGN_OR_RETURN(
       packer.scratch_,
       Buffer::Create(context.memory, packer.lane_bytes_ * packer.lanes_, "scratch for packing"));
@@ -78,32 +98,48 @@ StatusOr<TensorPacker> TensorPacker::Create(const format::Checkpoint& checkpoint
 }
 
 uint64_t TensorPacker::RowsOf(uint32_t panel) const {
-  return std::min<uint64_t>(kernels::kPanelRows,
-                            plan_->rows - uint64_t{panel} * kernels::kPanelRows);
+  return std::min<uint64_t>(kernels::kPanelRows, plan_->rows - FirstRow(panel));
 }
 
+// The source's bytes of a panel; nothing where rows are read as floats.
 StatusOr<absl::Span<const uint8_t>> TensorPacker::ReadPanel(uint32_t panel, uint8_t* lane) const {
-  const uint64_t first = uint64_t{panel} * kernels::kPanelRows, rows = RowsOf(panel);
+  if (plan_->by_ref) return absl::Span<const uint8_t>();
+  uint64_t first = PartOf(panel) * plan_->rows + FirstRow(panel);
+  if (source_.packed) first = uint64_t{panel} * kernels::kPanelRows;  // parts begin at panels
+  const uint64_t rows = RowsOf(panel);
   QINFER_ASSIGN_OR_RETURN(const uint64_t bytes, SourceRowBytes(source_, first, rows));
   const absl::Span<uint8_t> raw(lane, bytes);
   QINFER_RETURN_IF_ERROR(ReadSourceRows(*checkpoint_, source_, first, rows, raw));
   return absl::Span<const uint8_t>(raw);
 }
 
+Status TensorPacker::DecodePanel(uint32_t panel, absl::Span<const uint8_t> raw, uint8_t* lane,
+                                 float* floats) const {
+  const uint64_t first = FirstRow(panel), rows = RowsOf(panel);
+  if (plan_->by_ref) {
+    return model::ReadRows(*checkpoint_, plan_->ref, stored_, PartOf(panel), first, rows,
+                           plan_->cols, lane, floats);
+  }
+  for (uint64_t r = 0; r < rows; ++r) {
+    QINFER_RETURN_IF_ERROR(DecodeSourceRow(source_, raw, first, first + r, *context_.kernels,
+                                           floats + r * plan_->cols));
+  }
+  return OkStatus();
+}
+
 Status TensorPacker::PackPanel(uint32_t panel, uint8_t* lane, uint8_t* out, ErrorSums* sums,
                                Extremes* extremes) const {
-  const uint64_t first = uint64_t{panel} * kernels::kPanelRows, rows = RowsOf(panel);
+  const uint64_t first = FirstRow(panel), rows = RowsOf(panel);
   const uint64_t cols = plan_->cols;
+  const float* importance = settings_.importance;
+  if (importance != nullptr) importance += PartOf(panel) * settings_.importance_stride;
   QINFER_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> raw, ReadPanel(panel, lane));
   float* floats = reinterpret_cast<float*>(lane + RoundUp<uint64_t>(source_bytes_, 64));
   float* decoded = floats + kernels::kPanelRows * cols;
   const absl::Span<uint8_t> packed(out, plan_->panel_bytes);
   const bool exact = plan_->action == TensorAction::kExact;
   if (!exact || sums != nullptr) {
-    for (uint64_t r = 0; r < rows; ++r) {
-      QINFER_RETURN_IF_ERROR(
-          DecodeSourceRow(source_, raw, first, first + r, *context_.kernels, floats + r * cols));
-    }
+    QINFER_RETURN_IF_ERROR(DecodePanel(panel, raw, lane, floats));
     if (extremes != nullptr) {
       SerialExecutor serial;
       *extremes = FindExtremes(
@@ -117,7 +153,7 @@ Status TensorPacker::PackPanel(uint32_t panel, uint8_t* lane, uint8_t* out, Erro
   } else {
     weights::PackOptions options;
     options.search_scales = settings_.search_scales;
-    options.importance = settings_.importance;
+    options.importance = importance;
     if (settings_.clip) {
       const float low = static_cast<float>(settings_.range.min);
       const float high = static_cast<float>(settings_.range.max);
@@ -130,10 +166,7 @@ Status TensorPacker::PackPanel(uint32_t panel, uint8_t* lane, uint8_t* out, Erro
     QINFER_RETURN_IF_ERROR(
         weights::PackRows(plan_->format, options, floats, first, rows, cols, packed));
     if (settings_.clip && sums != nullptr) {  // the error counts what clipping cost
-      for (uint64_t r = 0; r < rows; ++r) {
-        QINFER_RETURN_IF_ERROR(
-            DecodeSourceRow(source_, raw, first, first + r, *context_.kernels, floats + r * cols));
-      }
+      QINFER_RETURN_IF_ERROR(DecodePanel(panel, raw, lane, floats));
     }
   }
   if (sums == nullptr) return OkStatus();
@@ -142,7 +175,7 @@ Status TensorPacker::PackPanel(uint32_t panel, uint8_t* lane, uint8_t* out, Erro
   *sums = ErrorSums();
   for (uint64_t r = 0; r < rows; ++r) {
     context_.kernels->decode_row(matrix, static_cast<uint32_t>(r), decoded);
-    sums->Add(CompareRow(floats + r * cols, decoded, cols, settings_.importance));
+    sums->Add(CompareRow(floats + r * cols, decoded, cols, importance));
   }
   return OkStatus();
 }
@@ -186,13 +219,10 @@ Status TensorPacker::Observe(uint32_t begin, uint32_t end, Observer* observer) {
   for (uint32_t panel = begin; panel < end; ++panel) {
     QINFER_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> raw,
                             ReadPanel(panel, scratch_.as<uint8_t>()));
-    const uint64_t first = uint64_t{panel} * kernels::kPanelRows, rows = RowsOf(panel);
+    const uint64_t rows = RowsOf(panel);
     float* floats =
         reinterpret_cast<float*>(scratch_.as<uint8_t>() + RoundUp<uint64_t>(source_bytes_, 64));
-    for (uint64_t r = 0; r < rows; ++r) {
-      QINFER_RETURN_IF_ERROR(DecodeSourceRow(source_, raw, first, first + r, *context_.kernels,
-                                             floats + r * plan_->cols));
-    }
+    QINFER_RETURN_IF_ERROR(DecodePanel(panel, raw, scratch_.as<uint8_t>(), floats));
     QINFER_RETURN_IF_ERROR(observer->Observe(
         {floats, plan_->cols, static_cast<uint32_t>(rows), static_cast<uint32_t>(plan_->cols)},
         context_.executor));

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "exec/model.h"
 #include "format/checkpoint.h"
+#include "model/stored_rows.h"
 #include "quant/metrics.h"
 #include "quant/observer.h"
 #include "quant/recipe.h"
@@ -20,6 +21,7 @@ namespace qinfer::quant {
 struct PackSettings {
   bool search_scales = true;
   const float* importance = nullptr;  // [cols] or null
+  size_t importance_stride = 0;       // from one part's to the next one's; 0 = the same for all
   bool clip = false;                  // to `range`, before packing (weight observers but MinMax)
   Range range;
 };
@@ -46,8 +48,20 @@ class TensorPacker {
   Status PackPanel(uint32_t panel, uint8_t* lane, uint8_t* out, ErrorSums* sums,
                    Extremes* extremes) const;
   StatusOr<absl::Span<const uint8_t>> ReadPanel(uint32_t panel, uint8_t* lane) const;
+  // Part of a panel, and its first row there.
+  uint32_t PartOf(uint32_t panel) const {
+    return static_cast<uint32_t>(panel / plan_->part_panels());
+  }
+  uint64_t FirstRow(uint32_t panel) const {
+    return panel % plan_->part_panels() * kernels::kPanelRows;
+  }
   uint64_t RowsOf(uint32_t panel) const;
-  static StatusOr<uint64_t> LaneBytes(const SourceTensor& source, const TensorPlan& plan,
+  Status DecodePanel(uint32_t panel, absl::Span<const uint8_t> raw, uint8_t* lane,
+                     float* floats) const;
+  static StatusOr<model::StoredTensor> Stored(const format::Checkpoint& checkpoint,
+                                              const TensorPlan& plan);
+  static StatusOr<uint64_t> LaneBytes(const format::Checkpoint& checkpoint,
+                                      const SourceTensor& source, const TensorPlan& plan,
                                       uint64_t* source_bytes);
   static uint32_t Lanes(const TensorPlan& plan, const exec::Context& context);
 
@@ -56,6 +70,7 @@ class TensorPacker {
   PackSettings settings_;
   exec::Context context_;
   SourceTensor source_;
+  model::StoredTensor stored_;  // of plans by_ref
   uint32_t panels_ = 0, lanes_ = 1;
   uint64_t source_bytes_ = 0, lane_bytes_ = 0;  // of a panel; of a lane's scratch
   Buffer scratch_;

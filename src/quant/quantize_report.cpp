@@ -70,6 +70,12 @@ observe::Report BuildReport(const ReportInputs& inputs) {
   report["source_tensor_bytes"] = source_bytes;
   report["bits_per_weight"] = all.Bits();
   report["layer_bits_per_weight"] = linear.Bits();
+  if (inputs.resolved->skipped_tensors != 0) {
+    observe::Report& skipped = report["skipped"];
+    skipped["tensors"] = inputs.resolved->skipped_tensors;
+    skipped["bytes"] = inputs.resolved->skipped_bytes;
+    skipped["why"] = "layers that predict further tokens (MTP) are not part of the model";
+  }
   if (inputs.recipe != nullptr) report["recipe"] = RecipeReport(*inputs.recipe);
   if (inputs.calibration != nullptr) {
     report["calibration"] = inputs.calibration->Describe();
@@ -124,7 +130,7 @@ observe::Report ActivationRanges(const ResolvedRecipe& resolved,
   observe::Report ranges;
   for (const TensorPlan& plan : resolved.tensors) {
     if (plan.use != TensorUse::kLinear && plan.use != TensorUse::kHead) continue;
-    const InputStats* stats = calibration.Find(plan.layer, plan.role);
+    const InputStats* stats = calibration.Find(plan.layer, plan.role, plan.part);
     if (stats == nullptr || stats->observer->values() == 0) continue;
     const Range range = calibration.InputRange(*stats);
     observe::Report& item = ranges[plan.name];

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "core/checked.h"
+#include "model/stored_tensor.h"
 #include "quant/source_rows.h"
 #include "quant/wildcard.h"
 
@@ -37,36 +39,148 @@ struct Use {
   TensorUse use = TensorUse::kUnused;
   model::LinearRole role = model::LinearRole::kQ;
   uint32_t layer = UINT32_MAX;
+  // Of matrices in layers.
+  model::TensorRef ref;
+  uint32_t rows = 0, cols = 0, parts = 1, part = model::kNoPart;
 };
+// By the name in the source; several uses of one tensor are next to each other.
+using Uses = std::multimap<std::string, Use>;
 
-void AddSmall(const model::TensorRef& ref, uint32_t layer, std::map<std::string, Use>* uses) {
-  if (ref.present()) uses->emplace(ref.name, Use{TensorUse::kSmall, model::LinearRole::kQ, layer});
+// The first use of a name decides, as long as the tensor is taken as it is.
+void AddOnce(const std::string& name, Use use, Uses* uses) {
+  if (uses->find(name) == uses->end()) uses->emplace(name, std::move(use));
 }
 
-std::map<std::string, Use> CollectUses(const model::ModelSpec& spec) {
-  std::map<std::string, Use> uses;
-  uses[spec.embedding.name] = {TensorUse::kEmbedding, model::LinearRole::kHead, UINT32_MAX};
+void AddSmall(const model::TensorRef& ref, uint32_t layer, uint32_t parts, Uses* uses) {
+  if (!ref.present()) return;
+  Use use;
+  use.use = TensorUse::kSmall;
+  use.layer = layer;
+  for (uint32_t p = 0; p < (ref.per_part() ? parts : 1); ++p) {
+    AddOnce(model::PartRef(ref, p).name, use, uses);
+  }
+}
+
+// A weight that is not simply the rows of its tensor gets a tensor of its own in the output.
+bool NeedsSplit(const model::TensorRef& ref, uint32_t rows) {
+  return ref.transposed || ref.step != 1 || (ref.parts > 0 && !model::IsPlain(ref, rows));
+}
+
+// "x.kv_b_proj.weight" -> "x.kv_b_proj.k_b.weight": patterns for the source's name still fit.
+std::string SplitName(const std::string& name, model::LinearRole role) {
+  const std::string word(model::RoleName(role));
+  const size_t dot = name.rfind('.');
+  if (dot == std::string::npos || name.substr(dot) != ".weight") return name + "." + word;
+  return name.substr(0, dot) + "." + word + name.substr(dot);
+}
+
+Uses CollectUses(const model::ModelSpec& spec) {
+  Uses uses;
+  Use embedding;
+  embedding.use = TensorUse::kEmbedding;
+  embedding.role = model::LinearRole::kHead;
+  uses.emplace(spec.embedding.name, embedding);
   for (const model::LinearUse& use : model::LinearUses(spec)) {
     const bool head = use.role == model::LinearRole::kHead;
-    uses.emplace(use.weight->name,
-                 Use{head ? TensorUse::kHead : TensorUse::kLinear, use.role, use.layer});
+    Use item{head ? TensorUse::kHead : TensorUse::kLinear,
+             use.role,
+             use.layer,
+             use.weight,
+             use.rows,
+             use.cols,
+             use.parts,
+             use.part};
+    if (NeedsSplit(use.weight, use.rows)) {
+      uses.emplace(use.weight.name, std::move(item));
+    } else {
+      AddOnce(use.weight.name, std::move(item), &uses);
+    }
   }
   for (uint32_t l = 0; l < spec.layers.size(); ++l) {
     const model::LayerSpec& layer = spec.layers[l];
     const model::AttentionSpec& a = layer.attention;
     const model::FeedForwardSpec& f = layer.feed_forward;
-    for (const model::TensorRef* ref :
-         {&layer.attention_norm, &layer.post_attention_norm, &layer.feed_forward_norm,
-          &layer.post_feed_forward_norm, &a.q_bias, &a.k_bias, &a.v_bias, &a.o_bias, &a.q_norm,
-          &a.k_norm, &a.sinks, &f.gate_bias, &f.up_bias, &f.down_bias}) {
-      AddSmall(*ref, l, &uses);
+    for (const model::TensorRef* ref : {&f.router, &f.shared_gate}) {
+      if (!ref->present()) continue;
+      Use use;
+      use.use = TensorUse::kKept;
+      use.layer = l;
+      AddOnce(ref->name, use, &uses);
+    }
+    for (const model::TensorRef* ref : {&layer.attention_norm,
+                                        &layer.post_attention_norm,
+                                        &layer.feed_forward_norm,
+                                        &layer.post_feed_forward_norm,
+                                        &a.q_bias,
+                                        &a.k_bias,
+                                        &a.v_bias,
+                                        &a.o_bias,
+                                        &a.q_norm,
+                                        &a.k_norm,
+                                        &a.sinks,
+                                        &a.q_a_norm,
+                                        &a.kv_a_norm,
+                                        &a.q_a_bias,
+                                        &a.kv_a_bias,
+                                        &f.gate_bias,
+                                        &f.up_bias,
+                                        &f.down_bias,
+                                        &f.router_bias,
+                                        &f.router_correction,
+                                        &f.expert_gate_bias,
+                                        &f.expert_up_bias,
+                                        &f.expert_down_bias}) {
+      AddSmall(*ref, l, f.experts, &uses);
     }
   }
-  AddSmall(spec.final_norm, UINT32_MAX, &uses);
+  AddSmall(spec.final_norm, UINT32_MAX, 1, &uses);
   for (const model::RopeSpec& rope : spec.ropes) {
-    AddSmall(rope.frequency_factors, UINT32_MAX, &uses);
+    AddSmall(rope.frequency_factors, UINT32_MAX, 1, &uses);
   }
   return uses;
+}
+
+// The output's specification names tensors that were split as they are there.
+void NameSplit(model::ModelSpec* spec) {
+  const auto rename = [](model::TensorRef* ref, model::LinearRole role, uint32_t parts,
+                         uint32_t rows) {
+    if (!ref->present() || ref->per_part() || !NeedsSplit(*ref, rows)) return;
+    const std::string name = SplitName(ref->name, role);
+    *ref = model::TensorRef();
+    ref->name = name;
+    if (parts == 0) return;
+    ref->parts = parts;
+    ref->stride = rows;
+  };
+  using model::LinearRole;
+  for (model::LayerSpec& layer : spec->layers) {
+    model::AttentionSpec& a = layer.attention;
+    model::FeedForwardSpec& f = layer.feed_forward;
+    rename(&a.k_b, LinearRole::kKB, a.heads, a.latent_dim);
+    rename(&a.v_b, LinearRole::kVB, a.heads, a.v_head_dim);
+    rename(&f.expert_gate, LinearRole::kExpertGate, f.experts, f.expert_intermediate);
+    rename(&f.expert_up, LinearRole::kExpertUp, f.experts, f.expert_intermediate);
+    rename(&f.expert_down, LinearRole::kExpertDown, f.experts, spec->hidden_size);
+  }
+}
+
+bool IsSkipped(const model::ModelSpec& spec, std::string_view name) {
+  for (const std::string& prefix : spec.skipped_prefixes) {
+    if (name.substr(0, prefix.size()) == prefix) return true;
+  }
+  return false;
+}
+
+// Factors of an FP8 tensor: they become part of its values.
+bool IsScale(const format::Checkpoint& checkpoint, const std::string& name) {
+  for (const std::string_view suffix : {"_scale_inv", "_scale"}) {
+    if (name.size() <= suffix.size() || name.substr(name.size() - suffix.size()) != suffix)
+      continue;
+    const format::TensorInfo* owner =
+        checkpoint.Find(std::string_view(name).substr(0, name.size() - suffix.size()));
+    if (owner != nullptr && owner->dtype == DType::kF8E4M3) return true;
+  }
+  return false;
 }
 
 // Order of processing: embedding, layers, head, the rest; inside a class by execution order, then
@@ -77,6 +191,7 @@ uint64_t OrderOf(const Use& use) {
       return 0;
     case TensorUse::kLinear:
       return 1 + uint64_t{use.layer} * 32 + static_cast<uint64_t>(use.role);
+    case TensorUse::kKept:
     case TensorUse::kSmall:
       return use.layer == UINT32_MAX ? UINT64_MAX - 1 : 1 + uint64_t{use.layer} * 32 + 31;
     case TensorUse::kHead:
@@ -92,38 +207,51 @@ bool Quantizable(const TensorPlan& plan) {
          plan.use == TensorUse::kEmbedding;
 }
 
+// What reading the source gives without loss of our making: its own format, or floats that hold it.
+StatusOr<weights::Format> SourceFormat(const format::Checkpoint& checkpoint,
+                                       const SourceTensor& source, const TensorPlan& plan) {
+  if (source.packed) return source.format;
+  if (plan.by_ref) {
+    const model::TensorUse use{
+        &plan.ref, static_cast<uint32_t>(plan.rows), static_cast<uint32_t>(plan.cols), false, false,
+        plan.parts};
+    QINFER_ASSIGN_OR_RETURN(const model::StoredTensor stored, model::FindStored(checkpoint, use));
+    return stored.format;
+  }
+  // A type that we can read but not hold exactly (F64) becomes F32, and its error is measured.
+  StatusOr<weights::Format> exact = weights::ExactFormat(source.dtype);
+  return exact.ok() ? *exact : weights::Format{};
+}
+
 // Decides how a matrix is stored.
-Status Decide(const SourceTensor& source, const Choice& choice, TensorPlan* plan) {
+Status Decide(const format::Checkpoint& checkpoint, const SourceTensor& source,
+              const Choice& choice, TensorPlan* plan) {
   const std::string name = plan->name;
-  if (source.rank != 2) {
+  if (source.rank != 2 && plan->rows == 0) {
     return UnsupportedError(
         StrCat("tensor \"", name, "\" has ", source.rank, " dimensions; matrices have 2"));
   }
-  plan->rows = source.rows();
-  plan->cols = source.cols();
+  if (plan->rows == 0) {
+    plan->rows = source.rows();
+    plan->cols = source.cols();
+  }
+  QINFER_ASSIGN_OR_RETURN(const weights::Format own, SourceFormat(checkpoint, source, *plan));
+  const bool holds = source.packed || (!plan->by_ref && weights::ExactFormat(source.dtype).ok());
   if (choice.keep) {
-    plan->action = TensorAction::kExact;
-    if (source.packed) {
-      plan->format = source.format;
-    } else {
-      // A type that we can read but not hold exactly (F64) becomes F32, and its error is measured.
-      StatusOr<weights::Format> exact = weights::ExactFormat(source.dtype);
-      plan->action = exact.ok() ? TensorAction::kExact : TensorAction::kPack;
-      plan->format = exact.ok() ? *exact : weights::Format{};
-    }
+    plan->action = holds ? TensorAction::kExact : TensorAction::kPack;
+    plan->format = own;
   } else {
     plan->format = choice.format;
     plan->action = TensorAction::kPack;
     // What the source already is needs no second rounding.
     if (source.packed ? source.format == choice.format
-                      : IsFloatType(source.dtype) && IsFloatKind(choice.format.kind) &&
-                            weights::ExactFormat(source.dtype).ok() &&
-                            *weights::ExactFormat(source.dtype) == choice.format) {
+                      : holds && IsFloatType(source.dtype) && own == choice.format) {
       plan->action = TensorAction::kExact;
     }
   }
   if (!weights::PackedSize(plan->format, plan->rows, plan->cols, &plan->panel_bytes,
-                           &plan->bytes)) {
+                           &plan->bytes) ||
+      !CheckedMul<uint64_t>(plan->bytes, plan->parts, &plan->bytes)) {
     return UnsupportedError(StrCat("tensor \"", name, "\" [", plan->rows, ", ", plan->cols,
                                    "] cannot be stored as ", weights::Name(plan->format)));
   }
@@ -221,23 +349,48 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
   }
   ResolvedRecipe resolved;
   resolved.spec = spec;
-  std::map<std::string, Use> uses = CollectUses(spec);
+  NameSplit(&resolved.spec);
+  const Uses uses = CollectUses(spec);
   std::vector<std::pair<Use, TensorPlan>> items;
-  for (const format::TensorInfo& info : checkpoint.tensors()) {
+  const auto add = [&](const Use& use, const format::TensorInfo& info, std::string name) {
     TensorPlan plan;
     plan.source = &info;
-    plan.name = std::string(info.name);
-    const auto found = uses.find(plan.name);
-    const Use use = found == uses.end() ? Use{} : found->second;
+    plan.name = std::move(name);
     plan.use = use.use;
     plan.role = use.role;
     plan.layer = use.layer;
-    // A tensor that the model does not use and that we cannot store is left out.
-    if (plan.use == TensorUse::kUnused && info.dtype == DType::kOther &&
-        checkpoint.qinfer() == nullptr) {
-      continue;
+    plan.part = use.part;
+    const bool fp8 = info.dtype == DType::kF8E4M3 && checkpoint.qinfer() == nullptr;
+    if (use.use == TensorUse::kLinear && (use.parts > 1 || fp8 || NeedsSplit(use.ref, use.rows))) {
+      plan.ref = use.ref;
+      plan.rows = use.rows;
+      plan.cols = use.cols;
+      plan.parts = use.parts;
+      plan.by_ref = fp8 || NeedsSplit(use.ref, use.rows);
     }
     items.emplace_back(use, std::move(plan));
+  };
+  for (const format::TensorInfo& info : checkpoint.tensors()) {
+    const std::string name(info.name);
+    const auto [first, last] = uses.equal_range(name);
+    if (first == last) {
+      if (IsSkipped(spec, name)) {
+        ++resolved.skipped_tensors;
+        resolved.skipped_bytes += info.bytes;
+        continue;
+      }
+      // A tensor that the model does not use and that we cannot store is left out.
+      if (IsScale(checkpoint, name) ||
+          (info.dtype == DType::kOther && checkpoint.qinfer() == nullptr)) {
+        continue;
+      }
+      add(Use{}, info, name);
+      continue;
+    }
+    for (auto it = first; it != last; ++it) {
+      const bool split = NeedsSplit(it->second.ref, it->second.rows);
+      add(it->second, info, split ? SplitName(name, it->second.role) : name);
+    }
   }
   if (spec.tied() && !recipe.head.empty()) {
     const format::TensorInfo* embedding = checkpoint.Find(spec.embedding.name);
@@ -258,7 +411,10 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
     plan.role = model::LinearRole::kHead;
     resolved.spec.lm_head.name = plan.name;
     resolved.added_head = true;
-    items.emplace_back(Use{plan.use, plan.role, UINT32_MAX}, std::move(plan));
+    Use use;
+    use.use = plan.use;
+    use.role = plan.role;
+    items.emplace_back(use, std::move(plan));
   }
   std::stable_sort(items.begin(), items.end(), [](const auto& a, const auto& b) {
     return OrderOf(a.first) < OrderOf(b.first);
@@ -270,6 +426,10 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
   for (size_t i = 0; i < resolved.tensors.size(); ++i) {
     TensorPlan& plan = resolved.tensors[i];
     QINFER_ASSIGN_OR_RETURN(const SourceTensor source, DescribeTensor(checkpoint, *plan.source));
+    if (plan.use == TensorUse::kKept) {
+      QINFER_RETURN_IF_ERROR(Decide(checkpoint, source, Choice{}, &plan));
+      continue;
+    }
     if (!Quantizable(plan)) {
       QINFER_RETURN_IF_ERROR(DecideSmall(source, &plan));
       continue;
@@ -279,7 +439,7 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
       QINFER_ASSIGN_OR_RETURN(
           choice, ParseChoice(overrides[i]->format, StrCat("--set ", overrides[i]->pattern)));
     }
-    QINFER_RETURN_IF_ERROR(Decide(source, choice, &plan));
+    QINFER_RETURN_IF_ERROR(Decide(checkpoint, source, choice, &plan));
     if (plan.use == TensorUse::kEmbedding) QINFER_RETURN_IF_ERROR(CheckEmbedding(plan));
   }
   return resolved;
@@ -312,6 +472,8 @@ std::string_view TensorUseName(const TensorPlan& plan) {
       return "embedding";
     case TensorUse::kSmall:
       return "small";
+    case TensorUse::kKept:
+      return "router";
     case TensorUse::kUnused:
       break;
   }

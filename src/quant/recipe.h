@@ -15,7 +15,8 @@
 
 namespace qinfer::quant {
 
-enum class TensorUse : uint8_t { kLinear, kHead, kEmbedding, kSmall, kUnused };
+// kKept: a matrix that is never quantized (a router).
+enum class TensorUse : uint8_t { kLinear, kHead, kEmbedding, kSmall, kKept, kUnused };
 enum class TensorAction : uint8_t {
   kRaw,     // bytes as they are: norms, biases, unknown small tensors
   kExact,   // source blocks repacked without loss
@@ -30,12 +31,20 @@ struct TensorPlan {
   TensorAction action = TensorAction::kRaw;
   model::LinearRole role = model::LinearRole::kQ;  // of a linear tensor (its first use)
   uint32_t layer = UINT32_MAX;                     // UINT32_MAX: not in a layer
-  uint64_t rows = 0, cols = 0;                     // of a matrix
-  weights::Format format;                          // kExact, kPack
-  DType raw_type = DType::kF32;                    // kRaw, kDecode: of the elements
-  uint64_t bytes = 0;                              // in the output, before padding to 64
+  uint64_t rows = 0, cols = 0;                     // of a matrix; of one part of a stack
+  uint32_t parts = 1;
+  uint32_t part = model::kNoPart;  // the expert, where each has tensors of its own
+  // Where the rows lie in the source. by_ref: not simply one after the other (model::ReadRows).
+  model::TensorRef ref;
+  bool by_ref = false;
+  weights::Format format;        // kExact, kPack
+  DType raw_type = DType::kF32;  // kRaw, kDecode: of the elements
+  uint64_t bytes = 0;            // in the output, before padding to 64
   uint64_t panel_bytes = 0;
 
+  uint64_t part_panels() const { return (rows + kernels::kPanelRows - 1) / kernels::kPanelRows; }
+  uint64_t panels() const { return part_panels() * parts; }
+  uint64_t elements() const { return rows * cols * parts; }
   bool packed() const { return action == TensorAction::kExact || action == TensorAction::kPack; }
 };
 
@@ -44,6 +53,8 @@ struct ResolvedRecipe {
   // In the order of processing: embedding, layers in order, head, everything else.
   std::vector<TensorPlan> tensors;
   bool added_head = false;  // a tied head that got a tensor of its own
+  // Tensors of parts that the model leaves out (layers that predict further tokens).
+  uint64_t skipped_tensors = 0, skipped_bytes = 0;
 };
 
 // The recipe that keeps everything: what convert uses.

@@ -34,7 +34,7 @@ StatusOr<SourceTensor> DescribeTensor(const format::Checkpoint& checkpoint,
   tensor.rank = info.rank;
   std::copy(std::begin(info.shape), std::end(info.shape), std::begin(tensor.shape));
   if (checkpoint.qinfer() == nullptr) return tensor;
-  if (info.rank != 2) {  // plain elements, under the name of their type
+  if (info.rank < 2 || info.rank > 3) {  // plain elements, under the name of their type
     tensor.dtype = TypeNamed(info.dtype_name);
     return tensor;
   }
@@ -46,12 +46,13 @@ StatusOr<SourceTensor> DescribeTensor(const format::Checkpoint& checkpoint,
   tensor.packed = true;
   tensor.format = stored.format;
   tensor.rank = 2;
+  tensor.parts = stored.parts;
   tensor.shape[0] = stored.rows;
   tensor.shape[1] = stored.cols;
   tensor.shape[2] = tensor.shape[3] = 1;
   uint64_t bytes = 0;
   if (!weights::PackedSize(tensor.format, stored.rows, stored.cols, &tensor.panel_bytes, &bytes) ||
-      bytes > info.bytes) {
+      bytes > info.bytes / std::max(1u, stored.parts)) {
     return FormatError(StrCat(where, " is shorter than its format says"));
   }
   return tensor;

@@ -21,9 +21,10 @@ struct SourceTensor {
   bool packed = false;  // panels of `format`
   weights::Format format;
   uint64_t panel_bytes = 0;
+  uint32_t parts = 1;  // packed: matrices of so many rows one after the other
 
   uint64_t rows() const { return rank >= 2 ? shape[0] : 1; }
-  uint64_t cols() const { return rank >= 2 ? shape[1] : shape[0]; }
+  uint64_t cols() const { return rank >= 2 ? shape[rank - 1] : shape[0]; }
   uint64_t elements() const { return shape[0] * shape[1] * shape[2] * shape[3]; }
 };
 StatusOr<SourceTensor> DescribeTensor(const format::Checkpoint& checkpoint,

@@ -22,7 +22,7 @@ uint64_t DecodePieceElements(const TensorPlan& plan) {
 }  // namespace
 
 uint32_t TensorStream::DefaultUnitPanels(const TensorPlan& plan, const exec::Context& context) {
-  const uint64_t panels = (plan.rows + kernels::kPanelRows - 1) / kernels::kPanelRows;
+  const uint64_t panels = plan.panels();
   return static_cast<uint32_t>(
       std::clamp<uint64_t>(context.executor->concurrency(), 1, std::max<uint64_t>(panels, 1)));
 }
