@@ -104,7 +104,7 @@ uint64_t TensorPacker::RowsOf(uint32_t panel) const {
 // The source's bytes of a panel; nothing where rows are read as floats.
 StatusOr<absl::Span<const uint8_t>> TensorPacker::ReadPanel(uint32_t panel, uint8_t* lane) const {
   if (plan_->by_ref) return absl::Span<const uint8_t>();
-  uint64_t first = PartOf(panel) * plan_->rows + FirstRow(panel);
+  uint64_t first = plan_->ref.row_begin + PartOf(panel) * plan_->rows + FirstRow(panel);
   if (source_.packed) first = uint64_t{panel} * kernels::kPanelRows;  // parts begin at panels
   const uint64_t rows = RowsOf(panel);
   QINFER_ASSIGN_OR_RETURN(const uint64_t bytes, SourceRowBytes(source_, first, rows));

@@ -61,9 +61,16 @@ void AddSmall(const model::TensorRef& ref, uint32_t layer, uint32_t parts, Uses*
   }
 }
 
-// A weight that is not simply the rows of its tensor gets a tensor of its own in the output.
-bool NeedsSplit(const model::TensorRef& ref, uint32_t rows) {
-  return ref.transposed || ref.step != 1 || (ref.parts > 0 && !model::IsPlain(ref, rows));
+// Consecutive rows of a tensor that it shares with other weights (fused q, k, v; gate, up).
+bool IsRange(const model::TensorRef& ref) {
+  return ref.parts == 0 && ref.step == 1 && !ref.transposed && ref.rows != 0;
+}
+
+// A weight that is not simply the rows of its tensor gets a tensor of its own in the output; so it
+// can have a format of its own, and begin at a panel. What is packed already stays together.
+bool NeedsSplit(const model::TensorRef& ref, uint32_t rows, bool packed) {
+  return ref.transposed || ref.step != 1 || (ref.parts > 0 && !model::IsPlain(ref, rows)) ||
+         (IsRange(ref) && !packed);
 }
 
 // "x.kv_b_proj.weight" -> "x.kv_b_proj.k_b.weight": patterns for the source's name still fit.
@@ -74,7 +81,7 @@ std::string SplitName(const std::string& name, model::LinearRole role) {
   return name.substr(0, dot) + "." + word + name.substr(dot);
 }
 
-Uses CollectUses(const model::ModelSpec& spec) {
+Uses CollectUses(const model::ModelSpec& spec, bool packed) {
   Uses uses;
   Use embedding;
   embedding.use = TensorUse::kEmbedding;
@@ -90,7 +97,7 @@ Uses CollectUses(const model::ModelSpec& spec) {
              use.cols,
              use.parts,
              use.part};
-    if (NeedsSplit(use.weight, use.rows)) {
+    if (NeedsSplit(use.weight, use.rows, packed)) {
       uses.emplace(use.weight.name, std::move(item));
     } else {
       AddOnce(use.weight.name, std::move(item), &uses);
@@ -141,10 +148,10 @@ Uses CollectUses(const model::ModelSpec& spec) {
 }
 
 // The output's specification names tensors that were split as they are there.
-void NameSplit(model::ModelSpec* spec) {
-  const auto rename = [](model::TensorRef* ref, model::LinearRole role, uint32_t parts,
-                         uint32_t rows) {
-    if (!ref->present() || ref->per_part() || !NeedsSplit(*ref, rows)) return;
+void NameSplit(bool packed, model::ModelSpec* spec) {
+  const auto rename = [packed](model::TensorRef* ref, model::LinearRole role, uint32_t parts,
+                               uint32_t rows) {
+    if (!ref->present() || ref->per_part() || !NeedsSplit(*ref, rows, packed)) return;
     const std::string name = SplitName(ref->name, role);
     *ref = model::TensorRef();
     ref->name = name;
@@ -156,6 +163,11 @@ void NameSplit(model::ModelSpec* spec) {
   for (model::LayerSpec& layer : spec->layers) {
     model::AttentionSpec& a = layer.attention;
     model::FeedForwardSpec& f = layer.feed_forward;
+    rename(&a.q, LinearRole::kQ, 0, a.heads * a.head_dim);
+    rename(&a.k, LinearRole::kK, 0, a.kv_heads * a.head_dim);
+    rename(&a.v, LinearRole::kV, 0, a.kv_heads * a.v_head_dim);
+    rename(&f.gate, LinearRole::kGate, 0, f.intermediate);
+    rename(&f.up, LinearRole::kUp, 0, f.intermediate);
     rename(&a.k_b, LinearRole::kKB, a.heads, a.latent_dim);
     rename(&a.v_b, LinearRole::kVB, a.heads, a.v_head_dim);
     rename(&f.expert_gate, LinearRole::kExpertGate, f.experts, f.expert_intermediate);
@@ -349,8 +361,9 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
   }
   ResolvedRecipe resolved;
   resolved.spec = spec;
-  NameSplit(&resolved.spec);
-  const Uses uses = CollectUses(spec);
+  const bool packed = checkpoint.qinfer() != nullptr;
+  NameSplit(packed, &resolved.spec);
+  const Uses uses = CollectUses(spec, packed);
   std::vector<std::pair<Use, TensorPlan>> items;
   const auto add = [&](const Use& use, const format::TensorInfo& info, std::string name) {
     TensorPlan plan;
@@ -361,12 +374,13 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
     plan.layer = use.layer;
     plan.part = use.part;
     const bool fp8 = info.dtype == DType::kF8E4M3 && checkpoint.qinfer() == nullptr;
-    if (use.use == TensorUse::kLinear && (use.parts > 1 || fp8 || NeedsSplit(use.ref, use.rows))) {
+    if (use.use == TensorUse::kLinear &&
+        (use.parts > 1 || fp8 || NeedsSplit(use.ref, use.rows, packed))) {
       plan.ref = use.ref;
       plan.rows = use.rows;
       plan.cols = use.cols;
       plan.parts = use.parts;
-      plan.by_ref = fp8 || NeedsSplit(use.ref, use.rows);
+      plan.by_ref = fp8 || (NeedsSplit(use.ref, use.rows, packed) && !IsRange(use.ref));
     }
     items.emplace_back(use, std::move(plan));
   };
@@ -388,7 +402,7 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
       continue;
     }
     for (auto it = first; it != last; ++it) {
-      const bool split = NeedsSplit(it->second.ref, it->second.rows);
+      const bool split = NeedsSplit(it->second.ref, it->second.rows, packed);
       add(it->second, info, split ? SplitName(name, it->second.role) : name);
     }
   }

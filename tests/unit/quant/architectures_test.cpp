@@ -3,8 +3,11 @@
 // from them as the plain kernels.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 
+#include "format/qinfer_file.h"
 #include "test_util.h"
 #include "tests/unit/exec/exec_testing.h"
 
@@ -115,15 +118,61 @@ TEST_P(Architectures, QuantizedAlikeOnEveryInstructionSet) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Architectures,
-                         testing::Values("llama-odd", "mistral-window", "qwen2-small",
-                                         "qwen3-small", "gemma2-small", "gemma3-small",
-                                         "gemma3-multimodal", "smollm3-small", "olmo2-small"),
-                         [](const testing::TestParamInfo<const char*>& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+// Weights that share a tensor in the source are tensors of their own here, with formats of their
+// own; the file can be converted and quantized again.
+TEST(FusedWeights, AreNamedOnTheirOwn) {
+  Host host;
+  TemporaryFolder folder;
+  QuantizeOptions options;
+  options.recipe.linear = weights::ParseFormat("int8").value();
+  options.recipe.overrides = {{"*.v.weight", "f16"}, {"*gate_up_proj*", "int4"}};
+  options.calibrate = options.evaluate = false;
+  options.output_path = folder.File("mixed.qinfer");
+  auto work = QuantizeWork::Create(host.Open(QINFER_SOURCE_DIR "/tests/golden/models/phi3-small"),
+                                   std::move(options), host.context);
+  ASSERT_TRUE(work.ok()) << work.status();
+  ASSERT_TRUE(Finish(work->get()).ok());
+  auto mixed = host.Open(folder.File("mixed.qinfer"));
+  ASSERT_NE(mixed, nullptr);
+  const std::pair<const char*, const char*> formats[] = {
+      {"model.layers.1.self_attn.qkv_proj.q.weight", "int8"},
+      {"model.layers.1.self_attn.qkv_proj.v.weight", "f16"},
+      {"model.layers.2.mlp.gate_up_proj.gate.weight", "int4"},
+      {"model.layers.2.mlp.gate_up_proj.up.weight", "int4"},
+      {"model.layers.2.mlp.down_proj.weight", "int8"}};
+  for (const auto& [name, format] : formats) {
+    const format::QinferTensor* tensor = mixed->qinfer()->Find(name);
+    ASSERT_NE(tensor, nullptr) << name;
+    EXPECT_EQ(weights::ParseFormat(tensor->format).value(), weights::ParseFormat(format).value())
+        << name;
+  }
+  EXPECT_EQ(mixed->Find("model.layers.1.self_attn.qkv_proj.weight"), nullptr);
+  auto sink = io::CreateFile(folder.File("again.qinfer"));
+  ASSERT_TRUE(sink.ok());
+  auto again = ConvertWork::Create(mixed, std::move(*sink), host.context);
+  ASSERT_TRUE(again.ok()) << again.status();
+  ASSERT_TRUE(Finish(again->get()).ok());
+  const auto run = [&](const char* file) {
+    return Logits(folder.File(file), kernels::Isa::kAuto, 1, kernels::KvType::kF16,
+                  exec::Activations::kAuto);
+  };
+  auto first = run("mixed.qinfer"), second = run("again.qinfer");
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_EQ(*first, *second);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, Architectures,
+    testing::Values("llama-odd", "mistral-window", "qwen2-small", "qwen3-small", "gemma2-small",
+                    "gemma3-small", "gemma3-multimodal", "phi3-small", "phi3-small/model-f16.gguf",
+                    "smollm3-small", "olmo2-small"),
+    [](const testing::TestParamInfo<const char*>& info) {
+      std::string name = info.param;
+      std::replace_if(
+          name.begin(), name.end(),
+          [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace qinfer::quant
