@@ -51,6 +51,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--qinfer", default=os.path.join(ROOT, "build", "release", "samples", "cli", "qinfer"))
     parser.add_argument("--out")
+    parser.add_argument("--windows", help="only the first so many windows of the text")
+    parser.add_argument("--samples", default="128", help="calibration samples of 512 tokens")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.out or temporary
@@ -58,17 +60,19 @@ def main():
         rows = [("source (BF16)", MODEL)]
         for i, (name, arguments) in enumerate(VARIANTS):
             path = os.path.join(folder, f"tiny-deepseek-{i}.qinfer")
-            run(options.qinfer, "quantize", MODEL, "-o", path, "--calibration", CALIBRATION, "--json", *arguments)
+            run(options.qinfer, "quantize", MODEL, "-o", path, "--calibration", CALIBRATION, "--samples", options.samples, "--no-evaluation", "--json", *arguments)
             rows.append((name, path))
         whole = expert_bytes(options.qinfer, MODEL)
         print("| weights | bytes | routed experts | saved there | perplexity | KL mean | same top | decode, tokens/s |")
         print("|---|---|---|---|---|---|---|---|")
         for name, path in rows:
             measure = [options.qinfer, "perplexity", path, "--file", TEXT, "--context", "256", "--json"]
+            if options.windows:
+                measure += ["--max-windows", options.windows]
             if path != MODEL:
                 measure += ["--reference", MODEL]
             quality = json.loads(run(*measure))
-            speed = json.loads(run(options.qinfer, "bench", path, "--json"))
+            speed = json.loads(run(options.qinfer, "bench", path, "--prompt", "128", "--generate", "64", "--repetitions", "3", "--json"))
             size = os.path.getsize(path if path != MODEL else os.path.join(MODEL, "model.safetensors"))
             experts = expert_bytes(options.qinfer, path)
             print("| {} | {:.2f} MB | {:.2f} MB | {:.1f} % | {:.4f} | {} | {} | {:.0f} |".format(

@@ -104,7 +104,9 @@ TEST_P(Architectures, QuantizedAlikeOnEveryInstructionSet) {
     auto reference =
         Logits(path, kernels::Isa::kRef, 1, kernels::KvType::kInt8, exec::Activations::kAuto);
     ASSERT_TRUE(reference.ok()) << reference.status();
-    EXPECT_LT(RelativeError(*reference, *exact), form.error);
+    // A small error can choose another expert.
+    const bool experts = spec->layers.back().feed_forward.kind == model::FeedForwardKind::kExperts;
+    EXPECT_LT(RelativeError(*reference, *exact), experts ? 2 * form.error : form.error);
     EXPECT_GT(RelativeError(*reference, *exact), 0.0);
     for (const kernels::Isa isa :
          {kernels::Isa::kRef, kernels::Isa::kAvx2, kernels::Isa::kAvx512, kernels::Isa::kNeon}) {
@@ -165,7 +167,9 @@ INSTANTIATE_TEST_SUITE_P(
     Models, Architectures,
     testing::Values("llama-odd", "mistral-window", "qwen2-small", "qwen3-small", "gemma2-small",
                     "gemma3-small", "gemma3-multimodal", "phi3-small", "phi3-small/model-f16.gguf",
-                    "smollm3-small", "olmo2-small"),
+                    "smollm3-small", "olmo2-small", "deepseek-v3-small", "deepseek-v2-small",
+                    "deepseek-fp8", "mixtral-small", "qwen2-moe-small", "qwen3-moe-small",
+                    "glm4-moe-small"),
     [](const testing::TestParamInfo<const char*>& info) {
       std::string name = info.param;
       std::replace_if(

@@ -42,7 +42,7 @@ std::vector<float> LogitsOf(Host* host, std::shared_ptr<format::Checkpoint> chec
   auto forward = exec::Forward::Create(model, host->context, forward_options);
   EXPECT_TRUE(forward.ok()) << forward.status();
   std::vector<int32_t> tokens(20);
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(5 + i * 37);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((5 + i * 37) % 87);
   EXPECT_TRUE((*sequence)->Reserve(20).ok());
   exec::BatchSegment segment;
   segment.sequence = sequence->get();
@@ -110,6 +110,31 @@ TEST(ConvertExperts, GivesTheSameBits) {
   const std::vector<float> a = LogitsOf(&host, checkpoint), b = LogitsOf(&host, converted);
   ASSERT_EQ(a.size(), b.size());
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
+}
+
+// FP8 weights are what their blocks' factors make of them, rounded to BF16; without factors they
+// are refused.
+TEST(Fp8, EqualsTheDecodedWeights) {
+  Host host;
+  const std::string models = QINFER_SOURCE_DIR "/tests/golden/models/";
+  const std::vector<float> fp8 = LogitsOf(&host, host.Open(models + "deepseek-fp8"));
+  const std::vector<float> decoded = LogitsOf(&host, host.Open(models + "deepseek-fp8-decoded"));
+  ASSERT_FALSE(fp8.empty());
+  EXPECT_EQ(fp8, decoded);
+  format::OpenOptions options;
+  options.memory = &host.memory;
+  format::SideFiles side;
+  side.config_json = ReadText(models + "deepseek-fp8/config.json");
+  auto source = io::OpenFile(models + "deepseek-fp8/model-00001-of-00002.safetensors",
+                             io::Access::kMap, &host.memory);
+  ASSERT_TRUE(source.ok());
+  auto alone = format::OpenCheckpoint(*source, side, options);
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  auto spec = model::SpecFromCheckpoint(**alone);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const Status refused = model::ValidateTensors(*spec, **alone);
+  EXPECT_FALSE(refused.ok());
+  EXPECT_NE(std::string(refused.message()).find("_scale_inv"), std::string::npos) << refused;
 }
 
 }  // namespace
