@@ -320,9 +320,7 @@ bool ForwardImpl::RunPhase(const Deadline& deadline) {
       return RunLinear(&phase, deadline);
     }
     case Phase::kFeedForwardNorm: {
-      const FeedForwardWeights& w = weights_->feed_forward;
-      const LinearInput input =
-          HasExperts() ? ExpertInput() : Input(ws_.x, ws_.x_codes, {&w.gate, &w.up});
+      const LinearInput input = HasExperts() ? ExpertInput() : FeedForwardInput();
       return RunTokens(tokens_, deadline, [&](uint32_t token) {
         NormToken(weights_->feed_forward_norm, input, token);
       });
@@ -359,22 +357,20 @@ bool ForwardImpl::RunPhase(const Deadline& deadline) {
     }
     case Phase::kFinalNorm: {
       const EndWeights& ends = model_->ends();
-      const LinearInput input = Input(ws_.head_x, ws_.head_codes, {&ends.head});
+      const LinearInput input = WithPlanes(Input(ws_.head_x, ws_.head_codes, {&ends.head}));
       return RunTokens(logit_rows_, deadline, [&](uint32_t row) {
         const uint32_t token = ws_.logit_tokens[row];
         FinishBranch(pending_norm_, token);
         kernels_->rms_norm(ws_.hidden.row(token), ends.final_norm, spec_.hidden_size,
                            spec_.norm_epsilon, input.x.row(row));
-        if (input.int8) {
-          kernels_->quantize(input.x.row(row), spec_.hidden_size, row, input.codes);
-        }
+        QuantizeHidden(input, row, ws_.branch.row(token));
       });
     }
     case Phase::kHead: {
       if (logit_rows_ == 0) return true;
       const EndWeights& ends = model_->ends();
-      return RunHead(ends.head, Input(ws_.head_x, ws_.head_codes, {&ends.head}), logit_rows_,
-                     ws_.logits, deadline);
+      return RunHead(ends.head, WithPlanes(Input(ws_.head_x, ws_.head_codes, {&ends.head})),
+                     logit_rows_, ws_.logits, deadline);
     }
     case Phase::kDone:
       break;

@@ -41,9 +41,6 @@ enum class Phase : uint8_t {
   kDone,
 };
 
-// Multiply-adds of one unit: some 50 to 100 µs.
-constexpr uint64_t kUnitCodes = 1500000, kUnitFloats = 400000;
-
 // The same activations from token `t` on.
 inline kernels::Activations FromToken(const kernels::Activations& codes, uint32_t t) {
   kernels::Activations out = codes;
@@ -100,11 +97,16 @@ class ForwardImpl final : public Forward {
   uint32_t CodeBlock(std::initializer_list<const Linear*> group) const;
   LinearInput Input(const Workspace::Rows& x, const kernels::Activations& codes,
                     std::initializer_list<const Linear*> group) const;
+  LinearInput WithPlanes(LinearInput input) const;
+  LinearInput FeedForwardInput() const;  // of gate and up
   void PlanLinear(LinearPhase* phase) const;
   void LinearUnit(const LinearPhase& phase, uint32_t lane, uint32_t unit);
   void Multiply(const Linear& linear, const LinearInput& input, uint32_t panel_begin,
                 uint32_t panel_end, uint32_t first_token, uint32_t count,
                 const Workspace::Rows& out, uint32_t lane);
+  void MultiplyPlanes(const kernels::Matrix& matrix, const LinearInput& input, uint32_t panel_begin,
+                      uint32_t panel_end, uint32_t first_token, uint32_t count,
+                      const Workspace::Rows& out, uint32_t lane);
   bool RunLinear(LinearPhase* phase, const Deadline& deadline);
   bool FusesGateUp() const { return tokens_ <= kFewTokens; }
   bool RunGateUp(const Deadline& deadline);
@@ -157,6 +159,7 @@ class ForwardImpl final : public Forward {
   void FinishBranch(const float* post_norm, uint32_t token);
   void EmbedToken(uint32_t token);
   void FillRopes(uint32_t token);
+  void QuantizeHidden(const LinearInput& input, uint32_t row, float* rest);
   void NormToken(const float* weight, const LinearInput& out, uint32_t token);
   // A phase of one unit a token: few tokens are cheaper on the caller than any barrier.
   template <typename F>
@@ -166,7 +169,6 @@ class ForwardImpl final : public Forward {
   }
 
   uint8_t* Scratch(uint32_t lane) const { return ws_.scratch + lane * ws_.scratch_stride; }
-  static constexpr uint32_t kFewTokens = 4;
 
   const Context context_;
   const ForwardOptions options_;

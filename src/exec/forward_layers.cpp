@@ -156,12 +156,12 @@ Status ForwardImpl::Head(const EndWeights& ends, const float* hidden, uint32_t t
   not_finite_ = false;
   for (uint32_t first = 0; first < tokens; first += options_.max_batch_tokens) {
     const uint32_t count = std::min(options_.max_batch_tokens, tokens - first);
-    const LinearInput input = Input(ws_.x, ws_.x_codes, {&ends.head});
+    const LinearInput input = WithPlanes(Input(ws_.x, ws_.x_codes, {&ends.head}));
     next_ = 0;
     RunTokens(count, Deadline(), [&](uint32_t t) {
       kernels_->rms_norm(hidden + size_t{first + t} * spec_.hidden_size, ends.final_norm,
                          spec_.hidden_size, spec_.norm_epsilon, input.x.row(t));
-      if (input.int8) kernels_->quantize(input.x.row(t), spec_.hidden_size, t, input.codes);
+      QuantizeHidden(input, t, ws_.branch.row(t));
     });
     if (tap) {
       tap(TapInput{UINT32_MAX, model::LinearRole::kHead, input.x.data, input.x.stride, count,

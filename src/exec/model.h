@@ -20,7 +20,8 @@
 namespace qinfer::exec {
 
 // How inputs reach quantized weights. Float weights always take float activations.
-enum class Activations : uint8_t { kAuto, kInt8, kFloat };  // auto = int8
+// kInt8 has one plane of codes everywhere; kAuto has two where ForwardImpl::WithPlanes says so.
+enum class Activations : uint8_t { kAuto, kInt8, kFloat };
 
 // What every part that computes needs from the runtime; the runtime outlives all users (they hold
 // the shared_ptr).

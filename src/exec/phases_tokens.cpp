@@ -1,6 +1,8 @@
 // Phases with one unit a token: embedding, norms, residual sums, quantization of activations.
 #include <algorithm>
 
+#include <algorithm>
+
 #include "exec/forward_impl.h"
 
 namespace qinfer::exec {
@@ -34,6 +36,25 @@ void ForwardImpl::EmbedToken(uint32_t token) {
 }
 
 // Without a weight the branch takes the hidden state as it is.
+// Codes of a normed hidden state, and codes of the rest where the input takes both. `rest`
+// [hidden_size] is scratch.
+void ForwardImpl::QuantizeHidden(const LinearInput& input, uint32_t row, float* rest) {
+  if (!input.int8) return;
+  const kernels::Activations& codes = input.codes;
+  const float* x = input.x.row(row);
+  const uint32_t first = input.planes * row;
+  kernels_->quantize(x, spec_.hidden_size, first, codes);
+  if (input.planes == 1) return;
+  const int8_t* code = codes.codes + first * codes.code_stride;
+  const float* scales = codes.scales + first * codes.scale_stride;
+  for (uint32_t begin = 0; begin < spec_.hidden_size; begin += codes.block) {
+    const uint32_t end = std::min(begin + codes.block, spec_.hidden_size);
+    const float scale = scales[begin / codes.block];
+    for (uint32_t i = begin; i < end; ++i) rest[i] = x[i] - scale * static_cast<float>(code[i]);
+  }
+  kernels_->quantize(rest, spec_.hidden_size, first + 1, codes);
+}
+
 void ForwardImpl::NormToken(const float* weight, const LinearInput& out, uint32_t token) {
   if (pending_) FinishBranch(pending_norm_, token);
   const float* hidden = ws_.hidden.row(token);
@@ -42,7 +63,7 @@ void ForwardImpl::NormToken(const float* weight, const LinearInput& out, uint32_
   } else {
     std::copy(hidden, hidden + spec_.hidden_size, out.x.row(token));
   }
-  if (out.int8) kernels_->quantize(out.x.row(token), spec_.hidden_size, token, out.codes);
+  QuantizeHidden(out, token, ws_.branch.row(token));
 }
 
 }  // namespace qinfer::exec

