@@ -104,9 +104,9 @@ TEST_P(Architectures, QuantizedAlikeOnEveryInstructionSet) {
     auto reference =
         Logits(path, kernels::Isa::kRef, 1, kernels::KvType::kInt8, exec::Activations::kAuto);
     ASSERT_TRUE(reference.ok()) << reference.status();
-    // A small error can choose another expert.
+    // A small error can choose another expert, of random ones.
     const bool experts = spec->layers.back().feed_forward.kind == model::FeedForwardKind::kExperts;
-    EXPECT_LT(RelativeError(*reference, *exact), experts ? 2 * form.error : form.error);
+    EXPECT_LT(RelativeError(*reference, *exact), experts ? 3 * form.error : form.error);
     EXPECT_GT(RelativeError(*reference, *exact), 0.0);
     for (const kernels::Isa isa :
          {kernels::Isa::kRef, kernels::Isa::kAvx2, kernels::Isa::kAvx512, kernels::Isa::kNeon}) {
