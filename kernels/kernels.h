@@ -62,6 +62,9 @@ struct Activations {
   uint32_t block = 128;
 };
 
+// What a scale that is fixed beforehand may be: its inverse is a normal number.
+constexpr float kLeastScale = 0x1p-110f, kLargestScale = 0x1p110f;
+
 // ---- KV pages
 // -------------------------------------------------------------------------------------------------------
 constexpr uint32_t kPageTokens = 16;
@@ -174,6 +177,11 @@ struct Table {
   float (*exp_sum)(const float* x, size_t n, float* max);
   // out[i] = exp(x[i] - shift)
   void (*exp_shift)(const float* x, float shift, size_t n, float* out);
+
+  // As `quantize` with one scale for all blocks, which was fixed beforehand: code = x * (1 / scale)
+  // clamped to [-127, 127] and rounded to nearest even. `scale` is in [kLeastScale, kLargestScale].
+  void (*quantize_static)(const float* x, uint32_t cols, uint32_t token, float scale,
+                          const Activations& out);
 };
 
 size_t MatmulScratchBytes(const Matrix& matrix, uint32_t tokens);

@@ -125,8 +125,8 @@ typedef struct qinfer_override {
 
 /* ASYMMETRIC: a minimum beside each scale. NO_CALIBRATION: treat all inputs alike. NO_SEARCH:
  * scales from the extremes. NO_EVALUATION: no perplexity and divergence at the end. RESUME: keep
- * and use PATH.partial/ of an earlier task. STATIC_ACTIVATIONS: store calibrated ranges of
- * activations. */
+ * and use PATH.partial/ of an earlier task. STATIC_ACTIVATIONS: the scales of INT8
+ * activations are fixed by the calibrated ranges, not taken from each block. */
 #define QINFER_QUANTIZE_ASYMMETRIC ((uint64_t)1 << 0)
 #define QINFER_QUANTIZE_NO_CALIBRATION ((uint64_t)1 << 1)
 #define QINFER_QUANTIZE_NO_SEARCH ((uint64_t)1 << 2)

@@ -26,12 +26,16 @@ float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
   return amax / 127.0f;
 }
 
-void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
+namespace {
+
+// Blocks by `block(x, count, codes)`, which returns the scale; then padding and sums.
+template <typename F>
+void QuantizeRow(const float* x, uint32_t cols, uint32_t token, const Activations& out, F&& block) {
   const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
   int8_t* codes = out.codes + token * out.code_stride;
   for (uint32_t k = 0; k < padded; k += out.block) {
     const uint32_t count = k < cols ? std::min(out.block, cols - k) : 0;
-    out.scales[token * out.scale_stride + k / out.block] = QuantizeBlock(x + k, count, codes + k);
+    out.scales[token * out.scale_stride + k / out.block] = block(x + k, count, codes + k);
   }
   std::fill(codes + cols, codes + padded, int8_t{0});
   for (uint32_t k = 0; k < padded; k += 16) {
@@ -39,6 +43,30 @@ void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& 
     for (uint32_t i = 0; i < 16; ++i) sum += codes[k + i];
     out.sums[token * out.sum_stride + k / 16] = sum;
   }
+}
+
+}  // namespace
+
+void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
+  QuantizeRow(x, cols, token, out, QuantizeBlock);
+}
+
+void QuantizeStatic(const float* x, uint32_t cols, uint32_t token, float scale,
+                    const Activations& out) {
+  const float inverse = 1.0f / scale;
+  QuantizeRow(x, cols, token, out, [&](const float* values, uint32_t count, int8_t* codes) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const float a = values[i] < 0.0f ? -values[i] : values[i];
+      if (a <= std::numeric_limits<float>::max()) continue;
+      std::fill(codes, codes + count, int8_t{0});
+      return std::numeric_limits<float>::quiet_NaN();
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+      const float v = std::max(-127.0f, std::min(127.0f, values[i] * inverse));
+      codes[i] = static_cast<int8_t>((v + math::kRoundMagic) - math::kRoundMagic);
+    }
+    return scale;
+  });
 }
 
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out) {

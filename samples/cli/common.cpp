@@ -206,6 +206,24 @@ std::vector<int32_t> Encode(const qinfer_model* model, std::string_view text, ui
   return ids;
 }
 
+std::string RenderPrompt(qinfer_runtime* runtime, const qinfer_model* model,
+                         const qinfer_render_options& options) {
+  qinfer_error error = QINFER_ERROR_INIT;
+  std::string text(1 << 16, '\0');
+  size_t size = 0;
+  qinfer_status status = QINFER_OK;
+  // A buffer that is too small tells the size that is needed.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    status =
+        qinfer_template_render(runtime, model, &options, text.data(), text.size(), &size, &error);
+    if (status != QINFER_E_MISUSE || error.detail != QINFER_DETAIL_BUFFER_TOO_SMALL) break;
+    text.resize(size);
+  }
+  Check(status, error, "chat template");
+  text.resize(size);
+  return text;
+}
+
 std::string ReadFile(const std::string& path) {
   if (path == "-") return std::string((std::istreambuf_iterator<char>(std::cin)), {});
   std::ifstream in(path, std::ios::binary);

@@ -80,6 +80,9 @@ std::string Text(const qinfer_report* report, const std::string& path);
 size_t Count(const qinfer_report* report, const std::string& path);
 
 std::vector<int32_t> Encode(const qinfer_model* model, std::string_view text, uint64_t flags);
+// The prompt that a chat template makes; `model` may be null where `options` names a template.
+std::string RenderPrompt(qinfer_runtime* runtime, const qinfer_model* model,
+                         const qinfer_render_options& options);
 std::string ReadFile(const std::string& path);  // "-" = standard input
 std::string Bytes(uint64_t bytes);              // "98.4 MB"
 uint64_t ParseBytes(const std::string& text);   // "2GiB", "500M", "1024"

@@ -179,19 +179,7 @@ std::string RenderChat(const Loaded& loaded, const Json& messages) {
   const std::string text = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
   qinfer_render_options render = QINFER_RENDER_OPTIONS_INIT;
   render.messages_json = Str(text);
-  qinfer_error error = QINFER_ERROR_INIT;
-  std::string prompt(text.size() + (1 << 14), '\0');
-  size_t size = 0;
-  qinfer_status status = QINFER_OK;
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    status = qinfer_template_render(loaded.runtime.get(), loaded.model.get(), &render,
-                                    prompt.data(), prompt.size(), &size, &error);
-    if (status != QINFER_E_MISUSE || error.detail != QINFER_DETAIL_BUFFER_TOO_SMALL) break;
-    prompt.resize(size);
-  }
-  Check(status, error, "chat template");
-  prompt.resize(size);
-  return prompt;
+  return RenderPrompt(loaded.runtime.get(), loaded.model.get(), render);
 }
 
 // Brings the session to exactly `ids`, keeping what it has computed of them.

@@ -14,7 +14,7 @@ struct Options : Common {
   uint32_t samples = 0;
   uint64_t seed = 0;
   bool asymmetric = false, resume = false, no_search = false, no_calibration = false,
-       no_evaluation = false;
+       no_evaluation = false, static_activations = false;
 };
 
 void WriteFile(const std::string& path, const std::string& text) {
@@ -76,6 +76,7 @@ void RunQuantize(const Options& options) {
   if (options.no_search) quantize.flags |= QINFER_QUANTIZE_NO_SEARCH;
   if (options.no_calibration) quantize.flags |= QINFER_QUANTIZE_NO_CALIBRATION;
   if (options.no_evaluation) quantize.flags |= QINFER_QUANTIZE_NO_EVALUATION;
+  if (options.static_activations) quantize.flags |= QINFER_QUANTIZE_STATIC_ACTIVATIONS;
   std::vector<qinfer_override> overrides;
   for (const std::string& item : options.set) {
     const size_t equals = item.rfind('=');
@@ -141,6 +142,8 @@ void AddQuantize(CLI::App* app) {
   sub->add_flag("--no-calibration", options->no_calibration, "Treat all inputs alike");
   sub->add_flag("--no-evaluation", options->no_evaluation,
                 "No perplexity and divergence at the end");
+  sub->add_flag("--static-activations", options->static_activations,
+                "Scales of INT8 activations fixed by calibration");
   sub->add_option("--report", options->report, "Write the report as JSON");
   sub->add_option("--html", options->html, "Write the report as one HTML page");
   AddJson(sub, options.get());

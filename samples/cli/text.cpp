@@ -59,18 +59,7 @@ void RunRender(const RenderOptions& options) {
   render.extra_json = Str(extra);
   if (options.has_now) render.now_unix_seconds = options.now == 0 ? QINFER_NOW_EPOCH : options.now;
   if (options.no_generation_prompt) render.flags |= QINFER_TEMPLATE_NO_GENERATION_PROMPT;
-  qinfer_error error = QINFER_ERROR_INIT;
-  std::string text(1 << 16, '\0');
-  size_t size = 0;
-  qinfer_status status = QINFER_OK;
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    status = qinfer_template_render(runtime.get(), model.get(), &render, text.data(), text.size(),
-                                    &size, &error);
-    if (status != QINFER_E_MISUSE || error.detail != QINFER_DETAIL_BUFFER_TOO_SMALL) break;
-    text.resize(size);
-  }
-  Check(status, error, "cannot render");
-  text.resize(size);
+  const std::string text = RenderPrompt(runtime.get(), model.get(), render);
   if (options.json) {
     nlohmann::ordered_json json;
     json["text"] = text;

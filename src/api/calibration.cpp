@@ -180,7 +180,7 @@ qinfer_status qinfer_calibration_load(qinfer_model* model, const qinfer_source* 
                                       qinfer_calibration** out, qinfer_error* err) {
   if (out != nullptr) *out = nullptr;
   return GuardHandle(err, model, "model", [&]() -> Outcome {
-    QINFER_ASSIGN_OR_RETURN(const SourceParts parts, ReadSource(source));
+    QINFER_ASSIGN_OR_RETURN(const SourceParts parts, ReadSource(source, &model->runtime->memory));
     QINFER_RETURN_IF_ERROR(NotNull(out, "out"));
     QINFER_RETURN_IF_ERROR(NeedCheckpoint(*model->state));
     QINFER_ASSIGN_OR_RETURN(std::shared_ptr<qinfer::io::Source> bytes,

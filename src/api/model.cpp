@@ -149,19 +149,20 @@ Status ModelLoadWork::OpenTokenizer() {
   QINFER_ASSIGN_OR_RETURN(
       Buffer text, Buffer::Create(memory, static_cast<size_t>(bytes->size()), "a tokenizer.json"));
   QINFER_RETURN_IF_ERROR(bytes->ReadAt(0, absl::Span<uint8_t>(text.as<uint8_t>(), text.size())));
-  std::string config = source_.documents.tokenizer_config_json;
+  format::Document config = source_.documents.tokenizer_config_json;
   if (config.empty() && source_.source == nullptr) {
     const std::string beside = io::JoinPath(io::FolderOf(source_.path), "tokenizer_config.json");
     QINFER_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(beside));
     if (kind == io::PathKind::kFile) {
-      QINFER_ASSIGN_OR_RETURN(config, io::ReadSmallFile(beside, kMaxTokenizerBytes));
+      QINFER_ASSIGN_OR_RETURN(Buffer found, io::ReadSmallFile(beside, kMaxTokenizerBytes, memory));
+      config = format::Document::Own(std::move(found));
     }
   }
   QINFER_ASSIGN_OR_RETURN(
       state_->text.tokenizer,
-      tokenizer::Tokenizer::FromJson(std::string_view(text.as<char>(), text.size()), config,
+      tokenizer::Tokenizer::FromJson(std::string_view(text.as<char>(), text.size()), config.text(),
                                      bytes->name(), memory));
-  const std::string& jinja = source_.documents.chat_template_jinja;
+  const std::string_view jinja = source_.documents.chat_template_jinja.text();
   if (!jinja.empty()) {
     QINFER_ASSIGN_OR_RETURN(state_->text.chat_template,
                             tokenizer::ChatTemplate::Parse(jinja, "chat_template"));
@@ -233,15 +234,16 @@ StatusOr<bool> ModelLoadWork::Step(const Deadline& deadline) {
 // session, its tokens and the logits that a prefill leaves.
 Status AddSessions(const model::ModelSpec& spec, const engine::EngineOptions& options,
                    const exec::Context& context, exec::MemoryPlan* plan) {
-  QINFER_ASSIGN_OR_RETURN(const uint64_t engine, engine::Engine::PlanBytes(spec, options, context));
+  QINFER_ASSIGN_OR_RETURN(const uint64_t workspace,
+                          engine::Engine::PlanWorkspaceBytes(spec, options, context));
   const uint64_t steady = plan->mapped_bytes + plan->weight_bytes + plan->tokenizer_bytes;
-  const uint64_t forward = plan->kv_bytes + plan->workspace_bytes;
   const uint64_t context_tokens =
       options.context_tokens != 0 ? options.context_tokens : std::min(spec.max_context, 4096u);
   const uint64_t sessions = sizeof(int32_t) * context_tokens +
                             sizeof(float) * uint64_t{spec.vocab_size} * options.max_sessions;
-  plan->workspace_bytes += (engine > forward ? engine - forward : 0) + sessions;
-  plan->total_bytes = std::max(plan->total_bytes, steady + plan->kv_bytes + plan->workspace_bytes);
+  plan->workspace_bytes = workspace + sessions;
+  plan->total_bytes =
+      std::max(plan->load_peak_bytes, steady + plan->kv_bytes + plan->workspace_bytes);
   return OkStatus();
 }
 
@@ -256,13 +258,13 @@ qinfer_status qinfer_model_plan(qinfer_runtime* runtime, const qinfer_source* so
                                 const qinfer_engine_options* engine, qinfer_memory_plan* out,
                                 qinfer_error* err) {
   return GuardHandle(err, runtime, "runtime", [&]() -> Outcome {
-    QINFER_ASSIGN_OR_RETURN(const SourceParts parts, ReadSource(source));
-    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
-    QINFER_ASSIGN_OR_RETURN(const LoadChoice choice, ReadLoadOptions(load));
-    QINFER_ASSIGN_OR_RETURN(const EngineChoice engine_choice, ReadEngineOptions(engine));
     const std::shared_ptr<RuntimeState>& state = runtime->runtime;
     // An account of its own: asking what would not fit must work.
     qinfer::Memory memory(state->hooks);
+    QINFER_ASSIGN_OR_RETURN(const SourceParts parts, ReadSource(source, &memory));
+    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
+    QINFER_ASSIGN_OR_RETURN(const LoadChoice choice, ReadLoadOptions(load));
+    QINFER_ASSIGN_OR_RETURN(const EngineChoice engine_choice, ReadEngineOptions(engine));
     qinfer::format::OpenOptions options;
     options.access = choice.access;
     options.memory = &memory;
@@ -294,7 +296,7 @@ qinfer_status qinfer_model_load_begin(qinfer_runtime* runtime, const qinfer_sour
                                       qinfer_error* err) {
   if (out != nullptr) *out = nullptr;
   return GuardHandle(err, runtime, "runtime", [&]() -> Outcome {
-    QINFER_ASSIGN_OR_RETURN(SourceParts parts, ReadSource(source));
+    QINFER_ASSIGN_OR_RETURN(SourceParts parts, ReadSource(source, &runtime->runtime->memory));
     QINFER_RETURN_IF_ERROR(NotNull(out, "out"));
     QINFER_ASSIGN_OR_RETURN(const LoadChoice choice, ReadLoadOptions(load));
     TaskParts task;

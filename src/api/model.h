@@ -69,7 +69,11 @@ class ModelLoadWork final : public Work {
         source_(std::move(source)),
         choice_(choice) {}
   StatusOr<bool> Step(const Deadline& deadline) override;
-  std::shared_ptr<ModelState> TakeModel() { return std::move(state_); }
+  // Documents lie in the runtime's memory, which may go with the model.
+  std::shared_ptr<ModelState> TakeModel() {
+    source_ = SourceParts();
+    return std::move(state_);
+  }
 
  private:
   Status Open();

@@ -12,12 +12,13 @@ namespace {
 class WithDocuments final : public format::Checkpoint {
  public:
   WithDocuments(std::shared_ptr<format::Checkpoint> inner, const format::SideFiles& given)
-      : inner_(std::move(inner)), files_(inner_->side_files()) {
+      : Checkpoint(inner->memory()), inner_(std::move(inner)), files_(inner_->side_files()) {
     Replace(given.config_json, &files_.config_json);
     Replace(given.generation_config_json, &files_.generation_config_json);
     Replace(given.tokenizer_json, &files_.tokenizer_json);
     Replace(given.tokenizer_config_json, &files_.tokenizer_config_json);
     Replace(given.chat_template_jinja, &files_.chat_template_jinja);
+    set_memory_bytes(inner_->memory_bytes() + given.bytes());
   }
   format::Container container() const override { return inner_->container(); }
   const std::string& name() const override { return inner_->name(); }
@@ -33,22 +34,24 @@ class WithDocuments final : public format::Checkpoint {
   const format::QinferFile* qinfer() const override { return inner_->qinfer(); }
 
  private:
-  static void Replace(const std::string& given, std::string* own) {
+  static void Replace(const format::Document& given, format::Document* own) {
     if (!given.empty()) *own = given;
   }
   std::shared_ptr<format::Checkpoint> inner_;
   format::SideFiles files_;
 };
 
-Status ReadDocument(const qinfer_str& text, const char* name, std::string* out, bool* any) {
-  QINFER_ASSIGN_OR_RETURN(*out, CopyText(text, name));
+Status ReadDocument(const qinfer_str& text, const char* name, Memory* memory, format::Document* out,
+                    bool* any) {
+  QINFER_ASSIGN_OR_RETURN(const std::string_view view, Text(text, name));
+  QINFER_ASSIGN_OR_RETURN(*out, format::Document::Copy(view, memory, name));
   if (!out->empty()) *any = true;
   return OkStatus();
 }
 
 }  // namespace
 
-StatusOr<SourceParts> ReadSource(const qinfer_source* source) {
+StatusOr<SourceParts> ReadSource(const qinfer_source* source, Memory* memory) {
   QINFER_RETURN_IF_ERROR(NotNull(source, "source"));
   qinfer_source read;
   QINFER_RETURN_IF_ERROR(ReadStruct(source, "source", &read));
@@ -71,15 +74,16 @@ StatusOr<SourceParts> ReadSource(const qinfer_source* source) {
       (parts.path.empty() ? 0 : 1) + (read.data != nullptr ? 1 : 0) + (read.io != nullptr ? 1 : 0);
   format::SideFiles& files = parts.documents;
   bool* const any = &parts.has_documents;
-  QINFER_RETURN_IF_ERROR(ReadDocument(read.config_json, "config_json", &files.config_json, any));
-  QINFER_RETURN_IF_ERROR(ReadDocument(read.generation_config_json, "generation_config_json",
+  QINFER_RETURN_IF_ERROR(
+      ReadDocument(read.config_json, "config_json", memory, &files.config_json, any));
+  QINFER_RETURN_IF_ERROR(ReadDocument(read.generation_config_json, "generation_config_json", memory,
                                       &files.generation_config_json, any));
   QINFER_RETURN_IF_ERROR(
-      ReadDocument(read.tokenizer_json, "tokenizer_json", &files.tokenizer_json, any));
-  QINFER_RETURN_IF_ERROR(ReadDocument(read.tokenizer_config_json, "tokenizer_config_json",
+      ReadDocument(read.tokenizer_json, "tokenizer_json", memory, &files.tokenizer_json, any));
+  QINFER_RETURN_IF_ERROR(ReadDocument(read.tokenizer_config_json, "tokenizer_config_json", memory,
                                       &files.tokenizer_config_json, any));
   QINFER_RETURN_IF_ERROR(
-      ReadDocument(read.chat_template, "chat_template", &files.chat_template_jinja, any));
+      ReadDocument(read.chat_template, "chat_template", memory, &files.chat_template_jinja, any));
   if (given != 1) {
     return BadOption(
         StrCat("source: exactly one of path, data and io must be set, and ", given, " are"));

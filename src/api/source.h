@@ -24,7 +24,8 @@ struct SourceParts {
 
 // Takes over the io table, whose `drop` is then called when the last user of `source` is gone, also
 // when this fails.
-StatusOr<SourceParts> ReadSource(const qinfer_source* source);
+// Documents are copied into `memory`.
+StatusOr<SourceParts> ReadSource(const qinfer_source* source, Memory* memory);
 
 // Opens it as bytes, whatever it is.
 StatusOr<std::shared_ptr<io::Source>> OpenBytes(const SourceParts& parts, Memory* memory);

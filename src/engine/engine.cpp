@@ -72,8 +72,16 @@ StatusOr<uint64_t> Engine::PlanBytes(const model::ModelSpec& spec, const EngineO
   EngineOptions filled = options;
   QINFER_RETURN_IF_ERROR(FillOptions(spec, &filled));
   const auto layout = exec::CacheLayout(spec, filled.k_type, filled.v_type);
-  return kv::Cache::PlanBytes(layout, CacheOptionsOf(filled)) +
-         exec::Forward::PlanBytes(spec, ForwardOptionsOf(spec, filled), context) +
+  QINFER_ASSIGN_OR_RETURN(const uint64_t workspace, PlanWorkspaceBytes(spec, options, context));
+  return kv::Cache::PlanBytes(layout, CacheOptionsOf(filled)) + workspace;
+}
+
+StatusOr<uint64_t> Engine::PlanWorkspaceBytes(const model::ModelSpec& spec,
+                                              const EngineOptions& options,
+                                              const exec::Context& context) {
+  EngineOptions filled = options;
+  QINFER_RETURN_IF_ERROR(FillOptions(spec, &filled));
+  return exec::Forward::PlanBytes(spec, ForwardOptionsOf(spec, filled), context) +
          SamplingScratch::Bytes(spec.vocab_size);
 }
 

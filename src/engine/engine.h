@@ -101,6 +101,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // What Create allocates from the context's memory.
   static StatusOr<uint64_t> PlanBytes(const model::ModelSpec& spec, const EngineOptions& options,
                                       const exec::Context& context);
+  // The part of it that is no cache: the forward pass and the sampler.
+  static StatusOr<uint64_t> PlanWorkspaceBytes(const model::ModelSpec& spec,
+                                               const EngineOptions& options,
+                                               const exec::Context& context);
   virtual StatusOr<std::shared_ptr<Session>> NewSession() = 0;
   virtual const exec::Model& model() const = 0;
   virtual const EngineOptions& options() const = 0;  // with the defaults filled in

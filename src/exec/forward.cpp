@@ -287,7 +287,7 @@ bool ForwardImpl::RunPhase(const Deadline& deadline) {
       return RunTokens(tokens_, deadline, [&](uint32_t token) {
         float* x = ws_.q_a.row(token);
         kernels_->rms_norm(x, weights_->attention.q_a_norm, rank, spec_.norm_epsilon, x);
-        if (input.int8) kernels_->quantize(x, rank, token, input.codes);
+        if (input.int8) Quantize(input, input.codes, x, rank, token);
       });
     }
     case Phase::kQueryUp: {
@@ -309,7 +309,7 @@ bool ForwardImpl::RunPhase(const Deadline& deadline) {
       const LinearInput input = Input(ws_.attention, ws_.attention_codes, {&weights_->attention.o});
       const uint32_t width = layer_spec_->attention.heads * layer_spec_->attention.v_head_dim;
       return RunTokens(tokens_, deadline, [&](uint32_t token) {
-        kernels_->quantize(ws_.attention.row(token), width, token, input.codes);
+        Quantize(input, input.codes, ws_.attention.row(token), width, token);
       });
     }
     case Phase::kOut: {
@@ -345,7 +345,7 @@ bool ForwardImpl::RunPhase(const Deadline& deadline) {
       return RunTokens(tokens_, deadline, [&](uint32_t token) {
         float* gate = ws_.gate.row(token);
         Activate(gate, ws_.up.row(token), f.intermediate);
-        if (down.int8) kernels_->quantize(gate, f.intermediate, token, down.codes);
+        if (down.int8) Quantize(down, down.codes, gate, f.intermediate, token);
       });
     }
     case Phase::kDown: {

@@ -82,6 +82,11 @@ class Forward {
   virtual Status RunLayer(const LayerWeights& weights, uint32_t layer,
                           absl::Span<const uint32_t> sequence_lengths, float* hidden,
                           const Tap& tap) = 0;
+  // The same in pieces: StepLayer until it is true, at least a unit each time. `weights` and
+  // `hidden` stay where they are until then; every step gets the same tap.
+  virtual Status BeginLayer(const LayerWeights& weights, uint32_t layer,
+                            absl::Span<const uint32_t> sequence_lengths, float* hidden) = 0;
+  virtual StatusOr<bool> StepLayer(const Tap& tap, const Deadline& deadline) = 0;
   // hidden[t] = embedding of tokens[t]; logits of hidden rows through the final norm and the head.
   virtual Status Embed(const EndWeights& ends, absl::Span<const int32_t> tokens, float* hidden) = 0;
   virtual Status Head(const EndWeights& ends, const float* hidden, uint32_t tokens, float* logits,

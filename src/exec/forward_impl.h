@@ -81,6 +81,9 @@ class ForwardImpl final : public Forward {
   Status RunLayer(const LayerWeights& weights, uint32_t layer,
                   absl::Span<const uint32_t> sequence_lengths, float* hidden,
                   const Tap& tap) override;
+  Status BeginLayer(const LayerWeights& weights, uint32_t layer,
+                    absl::Span<const uint32_t> sequence_lengths, float* hidden) override;
+  StatusOr<bool> StepLayer(const Tap& tap, const Deadline& deadline) override;
   Status Embed(const EndWeights& ends, absl::Span<const int32_t> tokens, float* hidden) override;
   Status Head(const EndWeights& ends, const float* hidden, uint32_t tokens, float* logits,
               const Tap& tap) override;
@@ -91,14 +94,33 @@ class ForwardImpl final : public Forward {
   void NextPhase();
   void SetLayer(const LayerWeights& weights, uint32_t layer);
 
+  // forward_layers.cpp: a layer on its own begins with kEmbed (only its ropes) and ends after
+  // kFinalNorm (only the residual sum).
+  bool RunLayerPhase(const Deadline& deadline);
+  void NextLayerPhase(const Tap& tap);
+  void LayerAttended(const Tap& tap);
+  void ShowExperts(const Tap& tap, model::LinearRole role);
+  void AttendTo(uint32_t segment);
+
   // phases_linear.cpp
   bool TakesCodes(const Linear& linear) const;
   // The block that all weights of a group take; 0 = none takes codes.
   uint32_t CodeBlock(std::initializer_list<const Linear*> group) const;
+  // The scale that a file fixes for the input of a group; 0 = it does not.
+  float StaticScale(std::initializer_list<const Linear*> group) const;
   LinearInput Input(const Workspace::Rows& x, const kernels::Activations& codes,
                     std::initializer_list<const Linear*> group) const;
   LinearInput WithPlanes(LinearInput input) const;
   LinearInput FeedForwardInput() const;  // of gate and up
+  // One token's codes of an input, or of the part of it that `codes` points at.
+  void Quantize(const LinearInput& input, const kernels::Activations& codes, const float* x,
+                uint32_t cols, uint32_t token) const {
+    if (input.static_scale != 0.0f) {
+      kernels_->quantize_static(x, cols, token, input.static_scale, codes);
+    } else {
+      kernels_->quantize(x, cols, token, codes);
+    }
+  }
   void PlanLinear(LinearPhase* phase) const;
   void LinearUnit(const LinearPhase& phase, uint32_t lane, uint32_t unit);
   void Multiply(const Linear& linear, const LinearInput& input, uint32_t panel_begin,

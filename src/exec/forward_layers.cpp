@@ -12,7 +12,14 @@ namespace qinfer::exec {
 Status ForwardImpl::RunLayer(const LayerWeights& weights, uint32_t layer,
                              absl::Span<const uint32_t> sequence_lengths, float* hidden,
                              const Tap& tap) {
-  if (model_ != nullptr) return MisuseError("RunLayer needs a pass made by CreateForLayers");
+  QINFER_RETURN_IF_ERROR(BeginLayer(weights, layer, sequence_lengths, hidden));
+  return StepLayer(tap, Deadline()).status();
+}
+
+Status ForwardImpl::BeginLayer(const LayerWeights& weights, uint32_t layer,
+                               absl::Span<const uint32_t> sequence_lengths, float* hidden) {
+  if (model_ != nullptr)
+    return MisuseError("a layer on its own needs a pass made by CreateForLayers");
   if (layer >= spec_.layers.size()) return MisuseError(StrCat("there is no layer ", layer));
   uint64_t tokens = 0;
   for (const uint32_t length : sequence_lengths) {
@@ -23,7 +30,7 @@ Status ForwardImpl::RunLayer(const LayerWeights& weights, uint32_t layer,
     tokens += length;
   }
   if (tokens == 0 || tokens > options_.max_batch_tokens) {
-    return MisuseError(StrCat("RunLayer got ", tokens, " tokens; 1 to ", options_.max_batch_tokens,
+    return MisuseError(StrCat("a layer got ", tokens, " tokens; 1 to ", options_.max_batch_tokens,
                               " are possible"));
   }
   SetLayer(weights, layer);
@@ -47,88 +54,143 @@ Status ForwardImpl::RunLayer(const LayerWeights& weights, uint32_t layer,
     }
     ++segments_;
   }
-  const Deadline never;
-  const auto run = [&](Phase phase) {
-    phase_ = phase;
-    next_ = 0;
-    RunPhase(never);
-  };
-  const auto show = [&](model::LinearRole role, const Workspace::Rows& x, uint32_t cols) {
-    if (tap) tap(TapInput{layer, role, x.data, x.stride, tokens_, cols});
-  };
+  phase_ = Phase::kEmbed;
   next_ = 0;
-  if (a.rope >= 0) RunTokens(tokens_, never, [&](uint32_t token) { FillRopes(token); });
   pending_ = false;
-  run(Phase::kAttentionNorm);
-  show(weights.attention.q_a.present() ? model::LinearRole::kQA : model::LinearRole::kQ, ws_.x,
-       spec_.hidden_size);
-  run(Phase::kQkv);
-  if (kv.latent) {
-    if (weights.attention.q_a.present()) {
-      run(Phase::kQueryNorm);
-      show(model::LinearRole::kQ, ws_.q_a, a.q_rank);
-      run(Phase::kQueryUp);
-    }
-    const uint32_t nope = a.head_dim - a.rope_dim;
-    for (uint32_t h = 0; h < a.heads; ++h) {
-      show(model::LinearRole::kKB, {ws_.q.data + h * a.head_dim, ws_.q.stride}, nope);
-    }
-    run(Phase::kAbsorb);
-  }
-  for (uint32_t s = 0; s < segments_; ++s) {
-    segment_begin_ = s;
-    segment_end_ = s + 1;
-    token_begin_ = ws_.segments[s].first_token;
-    token_end_ = token_begin_ + ws_.segments[s].tokens;
-    run(Phase::kRope);
-    run(Phase::kAttention);
-  }
-  if (kv.latent) {
-    for (uint32_t h = 0; h < a.heads; ++h) {
-      show(model::LinearRole::kVB, {ws_.latent_out.data + h * a.latent_dim, ws_.latent_out.stride},
-           a.latent_dim);
-    }
-    run(Phase::kValueUp);
-  }
-  show(model::LinearRole::kO, ws_.attention, a.heads * a.v_head_dim);
-  if (CodeBlock({&weights.attention.o}) != 0) run(Phase::kAttentionQuantize);
-  run(Phase::kOut);
-  pending_ = true;
-  pending_norm_ = weights.post_attention_norm;
-  run(Phase::kFeedForwardNorm);
-  const uint32_t wide = layer_spec_->feed_forward.intermediate;
-  if (wide > 0) show(model::LinearRole::kGate, ws_.x, spec_.hidden_size);
-  if (HasExperts()) {
-    run(Phase::kRouter);
-    run(Phase::kRoute);
-    Dispatch();
-    if (gathers_) run(Phase::kGather);
-    const auto show_experts = [&](model::LinearRole role, bool middle, uint32_t cols) {
-      for (uint32_t j = 0; tap && j < jobs_; ++j) {
-        const ExpertJob& job = ws_.jobs[j];
-        if (job.expert == model::kNoPart) continue;
-        const Workspace::Rows& x = middle ? job.middle.x : job.x.x;
-        tap(TapInput{layer, role, x.data, x.stride, job.tokens, cols, job.expert});
-      }
-    };
-    show_experts(model::LinearRole::kExpertGate, false, spec_.hidden_size);
-    run(Phase::kExpertsUp);
-    if (wide > 0) show(model::LinearRole::kDown, ws_.gate, wide);
-    show_experts(model::LinearRole::kExpertDown, true,
-                 layer_spec_->feed_forward.expert_intermediate);
-    run(Phase::kExpertsDown);
-    run(Phase::kCombine);
-  } else {
-    run(Phase::kGateUp);
-    if (!FusesGateUp()) run(Phase::kActivate);
-    show(model::LinearRole::kDown, ws_.gate, wide);
-    run(Phase::kDown);
-  }
-  next_ = 0;
-  RunTokens(tokens_, never,
-            [&](uint32_t token) { FinishBranch(weights.post_feed_forward_norm, token); });
-  phase_ = Phase::kDone;
   return OkStatus();
+}
+
+StatusOr<bool> ForwardImpl::StepLayer(const Tap& tap, const Deadline& deadline) {
+  if (model_ != nullptr || phase_ == Phase::kDone) {
+    return MisuseError("StepLayer without BeginLayer");
+  }
+  do {
+    if (!RunLayerPhase(deadline)) return false;
+    next_ = 0;
+    NextLayerPhase(tap);
+    if (phase_ == Phase::kDone) return true;
+  } while (!deadline.Expired());
+  return false;
+}
+
+bool ForwardImpl::RunLayerPhase(const Deadline& deadline) {
+  switch (phase_) {
+    case Phase::kEmbed:
+      if (layer_spec_->attention.rope < 0) return true;
+      return RunTokens(tokens_, deadline, [&](uint32_t token) { FillRopes(token); });
+    case Phase::kFinalNorm:
+      return RunTokens(tokens_, deadline, [&](uint32_t token) {
+        FinishBranch(weights_->post_feed_forward_norm, token);
+      });
+    default:
+      return RunPhase(deadline);
+  }
+}
+
+// Attention works on one sequence at a time: they share the pages of the workspace.
+void ForwardImpl::AttendTo(uint32_t segment) {
+  segment_begin_ = segment;
+  segment_end_ = segment + 1;
+  token_begin_ = ws_.segments[segment].first_token;
+  token_end_ = token_begin_ + ws_.segments[segment].tokens;
+}
+
+// As NextPhase, for one layer, and with a look at what linear weights take.
+void ForwardImpl::NextLayerPhase(const Tap& tap) {
+  using model::LinearRole;
+  const auto go = [&](Phase phase) { phase_ = phase; };
+  const auto show = [&](LinearRole role, const Workspace::Rows& x, uint32_t cols) {
+    if (tap) tap(TapInput{layer_, role, x.data, x.stride, tokens_, cols});
+  };
+  const model::AttentionSpec& a = layer_spec_->attention;
+  const uint32_t wide = layer_spec_->feed_forward.intermediate;
+  switch (phase_) {
+    case Phase::kAttentionNorm:
+      show(weights_->attention.q_a.present() ? LinearRole::kQA : LinearRole::kQ, ws_.x,
+           spec_.hidden_size);
+      return go(Phase::kQkv);
+    case Phase::kQueryNorm:
+      show(LinearRole::kQ, ws_.q_a, a.q_rank);
+      return go(Phase::kQueryUp);
+    case Phase::kQkv:
+    case Phase::kQueryUp: {
+      const Phase next = phase_ == Phase::kQkv ? PhaseAfterQkv() : Phase::kAbsorb;
+      if (next == Phase::kAbsorb) {
+        for (uint32_t h = 0; h < a.heads; ++h) {
+          show(LinearRole::kKB, {ws_.q.data + h * a.head_dim, ws_.q.stride},
+               a.head_dim - a.rope_dim);
+        }
+      }
+      AttendTo(0);
+      return go(next);
+    }
+    case Phase::kAttention:
+      if (segment_end_ < segments_) {
+        AttendTo(segment_end_);
+        return go(Phase::kRope);
+      }
+      if (a.kind != model::AttentionKind::kLatent) return LayerAttended(tap);
+      for (uint32_t h = 0; h < a.heads; ++h) {
+        show(LinearRole::kVB, {ws_.latent_out.data + h * a.latent_dim, ws_.latent_out.stride},
+             a.latent_dim);
+      }
+      return go(Phase::kValueUp);
+    case Phase::kValueUp:
+      return LayerAttended(tap);
+    case Phase::kOut:
+      pending_ = true;
+      pending_norm_ = weights_->post_attention_norm;
+      return go(Phase::kFeedForwardNorm);
+    case Phase::kFeedForwardNorm:
+      if (wide > 0) show(LinearRole::kGate, ws_.x, spec_.hidden_size);
+      return go(HasExperts() ? Phase::kRouter : Phase::kGateUp);
+    case Phase::kRoute:
+      Dispatch();
+      if (gathers_) return go(Phase::kGather);
+      [[fallthrough]];
+    case Phase::kGather:
+      ShowExperts(tap, LinearRole::kExpertGate);
+      return go(Phase::kExpertsUp);
+    case Phase::kExpertsUp:
+      if (wide > 0) show(LinearRole::kDown, ws_.gate, wide);
+      ShowExperts(tap, LinearRole::kExpertDown);
+      return go(Phase::kExpertsDown);
+    case Phase::kGateUp:
+      if (!FusesGateUp()) return go(Phase::kActivate);
+      [[fallthrough]];
+    case Phase::kActivate:
+      show(LinearRole::kDown, ws_.gate, wide);
+      return go(Phase::kDown);
+    case Phase::kCombine:
+    case Phase::kDown:
+      return go(Phase::kFinalNorm);
+    case Phase::kFinalNorm:
+      return go(Phase::kDone);
+    default:
+      return go(static_cast<Phase>(static_cast<uint8_t>(phase_) + 1));
+  }
+}
+
+void ForwardImpl::LayerAttended(const Tap& tap) {
+  const model::AttentionSpec& a = layer_spec_->attention;
+  if (tap) {
+    tap(TapInput{layer_, model::LinearRole::kO, ws_.attention.data, ws_.attention.stride, tokens_,
+                 a.heads * a.v_head_dim});
+  }
+  const bool codes = CodeBlock({&weights_->attention.o}) != 0;
+  phase_ = codes ? Phase::kAttentionQuantize : Phase::kOut;
+}
+
+// What the experts of this layer take, each its own tokens.
+void ForwardImpl::ShowExperts(const Tap& tap, model::LinearRole role) {
+  const bool middle = role == model::LinearRole::kExpertDown;
+  const uint32_t cols = middle ? layer_spec_->feed_forward.expert_intermediate : spec_.hidden_size;
+  for (uint32_t j = 0; tap && j < jobs_; ++j) {
+    const ExpertJob& job = ws_.jobs[j];
+    if (job.expert == model::kNoPart) continue;
+    const Workspace::Rows& x = middle ? job.middle.x : job.x.x;
+    tap(TapInput{layer_, role, x.data, x.stride, job.tokens, cols, job.expert});
+  }
 }
 
 Status ForwardImpl::Embed(const EndWeights& ends, absl::Span<const int32_t> tokens, float* hidden) {

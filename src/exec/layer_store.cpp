@@ -1,6 +1,7 @@
 // One layer, or the ends, loaded on its own: for calibration and quantization, which never hold the
 // whole model.
 #include <algorithm>
+#include <optional>
 
 #include "exec/load_pieces.h"
 #include "exec/model.h"
@@ -19,17 +20,31 @@ Status LoadAll(const format::Checkpoint& checkpoint, const Context& context, Ten
 
 class LayerStoreImpl final : public LayerStore {
  public:
-  explicit LayerStoreImpl(TensorSet set) : set_(std::move(set)) {}
-  Status Load(const format::Checkpoint& checkpoint, const model::LayerSpec& layer,
-              const Context& context) {
-    QINFER_RETURN_IF_ERROR(LoadAll(checkpoint, context, &set_));
-    QINFER_ASSIGN_OR_RETURN(weights_, LayerFromSet(set_, layer));
+  LayerStoreImpl(const format::Checkpoint& checkpoint, const model::LayerSpec& layer, TensorSet set)
+      : checkpoint_(checkpoint), layer_(layer), set_(std::move(set)) {}
+  Status Begin(const Context& context) {
+    QINFER_RETURN_IF_ERROR(set_.Allocate(context.memory));
+    QINFER_ASSIGN_OR_RETURN(PieceLoader loader,
+                            PieceLoader::Create(context, set_.scratch_bytes(), set_.pieces()));
+    loader_ = std::move(loader);
     return OkStatus();
+  }
+  StatusOr<bool> Step(const Deadline& deadline) override {
+    if (!loader_.has_value()) return true;
+    QINFER_ASSIGN_OR_RETURN(const bool done, loader_->Run(checkpoint_, &set_, deadline, &next_));
+    if (!done) return false;
+    loader_.reset();
+    QINFER_ASSIGN_OR_RETURN(weights_, LayerFromSet(set_, layer_));
+    return true;
   }
   const LayerWeights& weights() const override { return weights_; }
 
  private:
+  const format::Checkpoint& checkpoint_;
+  const model::LayerSpec layer_;
   TensorSet set_;
+  std::optional<PieceLoader> loader_;  // while something is left to read
+  uint32_t next_ = 0;
   LayerWeights weights_;
 };
 
@@ -51,16 +66,25 @@ class EndStoreImpl final : public EndStore {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<LayerStore>> LoadLayer(const format::Checkpoint& checkpoint,
+StatusOr<std::unique_ptr<LayerStore>> OpenLayer(const format::Checkpoint& checkpoint,
                                                 const model::ModelSpec& spec, uint32_t layer,
                                                 const Context& context) {
   if (layer >= spec.layers.size()) {
     return MisuseError(StrCat("layer ", layer, " of a model with ", spec.layers.size()));
   }
   QINFER_ASSIGN_OR_RETURN(TensorSet set, TensorSet::PlanLayer(checkpoint, spec, layer));
-  auto store = std::make_unique<LayerStoreImpl>(std::move(set));
-  QINFER_RETURN_IF_ERROR(store->Load(checkpoint, spec.layers[layer], context));
+  auto store = std::make_unique<LayerStoreImpl>(checkpoint, spec.layers[layer], std::move(set));
+  QINFER_RETURN_IF_ERROR(store->Begin(context));
   return std::unique_ptr<LayerStore>(std::move(store));
+}
+
+StatusOr<std::unique_ptr<LayerStore>> LoadLayer(const format::Checkpoint& checkpoint,
+                                                const model::ModelSpec& spec, uint32_t layer,
+                                                const Context& context) {
+  QINFER_ASSIGN_OR_RETURN(std::unique_ptr<LayerStore> store,
+                          OpenLayer(checkpoint, spec, layer, context));
+  QINFER_RETURN_IF_ERROR(store->Step(Deadline()).status());
+  return store;
 }
 
 StatusOr<std::unique_ptr<EndStore>> LoadEnds(const format::Checkpoint& checkpoint,

@@ -8,6 +8,8 @@
 #include "exec/model.h"
 #include "exec/tensor_set.h"
 #include "exec/text_parts.h"
+#include "format/json_tree.h"
+#include "format/qinfer_file.h"
 #include "kv/cache.h"
 
 namespace qinfer::exec {
@@ -33,6 +35,18 @@ uint64_t MappedBytes(const format::Checkpoint& checkpoint) {
     if (source->Map() != nullptr) bytes += source->size();
   }
   return bytes;
+}
+
+// What the document that describes the model takes while it is read: before anything is loaded.
+StatusOr<uint64_t> SpecBytes(const format::Checkpoint& checkpoint, Memory* memory) {
+  const std::string_view text = checkpoint.qinfer() != nullptr
+                                    ? checkpoint.qinfer()->Metadata(format::kMetaSpec)
+                                    : checkpoint.side_files().config_json.text();
+  if (text.empty() || checkpoint.gguf() != nullptr) return 0;
+  Memory account(Account::Of(memory));
+  format::JsonTree tree(&account);
+  QINFER_RETURN_IF_ERROR(tree.Parse(text, checkpoint.name()));
+  return account.peak_bytes();
 }
 
 // Page tables grow by doubling from 16 pages; while one grows, old and new exist together.
@@ -66,16 +80,19 @@ StatusOr<MemoryPlan> PlanMemory(const format::Checkpoint& checkpoint, const mode
   }
   const uint64_t loader =
       most_pieces == 0 ? 0 : PieceLoader::PlanBytes(context, scratch, most_pieces);
-  uint64_t text = 0, text_peak = 0;
+  uint64_t text = 0, text_peak = 0, spec_bytes = 0;
   if (checkpoint.container() != format::Container::kConfigOnly) {
     Memory account(Account::Of(context.memory));
     QINFER_ASSIGN_OR_RETURN(const TextParts parts, LoadTextParts(checkpoint, &account));
     text = account.used_bytes();
     text_peak = account.peak_bytes();
+    QINFER_ASSIGN_OR_RETURN(spec_bytes, SpecBytes(checkpoint, context.memory));
   }
   plan.tokenizer_bytes = checkpoint.memory_bytes() + text;
   const uint64_t held = plan.mapped_bytes + checkpoint.memory_bytes() + plan.weight_bytes;
   plan.load_peak_bytes = held + std::max(loader, text_peak);
+  plan.load_peak_bytes =
+      std::max(plan.load_peak_bytes, plan.mapped_bytes + checkpoint.memory_bytes() + spec_bytes);
   if (checkpoint.gguf() != nullptr) {
     plan.load_peak_bytes = std::max(plan.load_peak_bytes, kGgufWindow);
   }

@@ -35,6 +35,7 @@ struct Linear {
   kernels::Matrix matrix;
   weights::Format format;
   uint32_t activation_block = 128;  // inputs per activation scale, a declared property of the layer
+  float activation_scale = 0.0f;    // of every block, fixed by calibration; 0 = each has its own
   const float* bias = nullptr;      // [rows] or null
   bool present() const { return matrix.data != nullptr; }
 };
@@ -66,10 +67,16 @@ struct LayerWeights {
 class LayerStore {
  public:
   virtual ~LayerStore() = default;
-  virtual const LayerWeights& weights() const = 0;
+  // Goes on with loading, at least one piece; true when all is there.
+  virtual StatusOr<bool> Step(const Deadline& deadline) = 0;
+  virtual const LayerWeights& weights() const = 0;  // after that
 };
-// Reads layer `layer` of the checkpoint. Used by calibration and quantization, which hold one layer
-// at a time.
+// Reads layer `layer` of the checkpoint, which outlives the store. Used by calibration and
+// quantization, which hold one layer at a time. OpenLayer takes the memory and leaves the reading
+// to LayerStore::Step; LoadLayer does it all.
+StatusOr<std::unique_ptr<LayerStore>> OpenLayer(const format::Checkpoint& checkpoint,
+                                                const model::ModelSpec& spec, uint32_t layer,
+                                                const Context& context);
 StatusOr<std::unique_ptr<LayerStore>> LoadLayer(const format::Checkpoint& checkpoint,
                                                 const model::ModelSpec& spec, uint32_t layer,
                                                 const Context& context);

@@ -55,6 +55,7 @@ LinearInput ForwardImpl::ExpertInput() const {
   for (const std::vector<Linear>* stack : {&w.expert_gate, &w.expert_up}) {
     for (const Linear& linear : *stack) {
       if (!TakesCodes(linear)) continue;
+      if (linear.activation_scale == 0.0f) input.static_scale = 0.0f;
       block = block == 0 ? linear.activation_block : std::min(block, linear.activation_block);
     }
   }
@@ -294,7 +295,7 @@ void ForwardImpl::ExpertUpUnit(uint32_t lane, uint32_t unit) {
     part.codes += begin;
     part.scales += begin / part.block;
     part.sums += begin / 16;
-    kernels_->quantize(gate, end - begin, t, part);
+    Quantize(job->middle, part, gate, end - begin, t);
   }
 }
 

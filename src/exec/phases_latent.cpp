@@ -67,7 +67,7 @@ void ForwardImpl::AbsorbHead(uint32_t lane, uint32_t head, uint32_t first_token,
   const Linear& weight = weights_->attention.k_b[head];
   const LinearInput input = HeadInput(weight, ws_.q, head * a.head_dim, head);
   for (uint32_t t = first_token; t < first_token + count; ++t) {
-    if (input.int8) kernels_->quantize(input.x.row(t), a.head_dim - a.rope_dim, t, input.codes);
+    if (input.int8) Quantize(input, input.codes, input.x.row(t), a.head_dim - a.rope_dim, t);
     RotateQuery(t, head);
   }
   const Workspace::Rows out = {ws_.absorbed.data + head * (a.latent_dim + a.rope_dim),
@@ -80,7 +80,7 @@ void ForwardImpl::ValueHead(uint32_t lane, uint32_t head, uint32_t first_token, 
   const Linear& weight = weights_->attention.v_b[head];
   const LinearInput input = HeadInput(weight, ws_.latent_out, head * a.latent_dim, head);
   for (uint32_t t = first_token; input.int8 && t < first_token + count; ++t) {
-    kernels_->quantize(input.x.row(t), a.latent_dim, t, input.codes);
+    Quantize(input, input.codes, input.x.row(t), a.latent_dim, t);
   }
   const Workspace::Rows out = {ws_.attention.data + head * a.v_head_dim, ws_.attention.stride};
   Multiply(weight, input, 0, weight.matrix.panels(), first_token, count, out, lane);

@@ -42,6 +42,16 @@ uint32_t ForwardImpl::CodeBlock(std::initializer_list<const Linear*> group) cons
   return block;
 }
 
+float ForwardImpl::StaticScale(std::initializer_list<const Linear*> group) const {
+  float scale = 0.0f;
+  for (const Linear* linear : group) {
+    if (!TakesCodes(*linear)) continue;
+    if (linear->activation_scale == 0.0f) return 0.0f;
+    scale = std::max(scale, linear->activation_scale);
+  }
+  return scale;
+}
+
 LinearInput ForwardImpl::Input(const Workspace::Rows& x, const kernels::Activations& codes,
                                std::initializer_list<const Linear*> group) const {
   LinearInput input;
@@ -50,13 +60,17 @@ LinearInput ForwardImpl::Input(const Workspace::Rows& x, const kernels::Activati
   const uint32_t block = CodeBlock(group);
   input.int8 = block != 0;
   if (input.int8) input.codes.block = block;
+  input.static_scale = StaticScale(group);
   return input;
 }
 
 // Gate, up and the head get two planes: more than half of what INT8 activations cost in quality
 // comes from their inputs (docs/performance.md), and a step that waits for its weights has time.
 LinearInput ForwardImpl::WithPlanes(LinearInput input) const {
-  if (input.int8 && options_.activations == Activations::kAuto) input.planes = 2;
+  // A file that fixes the scale means exactly these codes.
+  if (input.int8 && options_.activations == Activations::kAuto && input.static_scale == 0.0f) {
+    input.planes = 2;
+  }
   return input;
 }
 
@@ -175,7 +189,7 @@ void ForwardImpl::GateUpUnit(const LinearInput& x, const LinearInput& down, uint
       part.codes += begin;
       part.scales += begin / part.block;
       part.sums += begin / 16;
-      kernels_->quantize(gate, end - begin, t, part);
+      Quantize(down, part, gate, end - begin, t);
     }
   }
 }

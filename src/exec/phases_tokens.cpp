@@ -43,7 +43,7 @@ void ForwardImpl::QuantizeHidden(const LinearInput& input, uint32_t row, float* 
   const kernels::Activations& codes = input.codes;
   const float* x = input.x.row(row);
   const uint32_t first = input.planes * row;
-  kernels_->quantize(x, spec_.hidden_size, first, codes);
+  Quantize(input, codes, x, spec_.hidden_size, first);
   if (input.planes == 1) return;
   const int8_t* code = codes.codes + first * codes.code_stride;
   const float* scales = codes.scales + first * codes.scale_stride;

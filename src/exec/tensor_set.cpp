@@ -252,6 +252,7 @@ StatusOr<Linear> TensorSet::MakeLinear(const Item& item, uint32_t part,
   linear.activation_block = item.stored.activation_block != 0
                                 ? item.stored.activation_block
                                 : DefaultActivationBlock(role, item.stored.format);
+  linear.activation_scale = item.stored.activation_scale;
   return linear;
 }
 

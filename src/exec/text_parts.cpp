@@ -9,17 +9,19 @@ namespace qinfer::exec {
 namespace {
 
 // The template of tokenizer_config.json: a string, or a list of named ones.
-StatusOr<std::string> TemplateFromConfig(const std::string& config, const std::string& where) {
+StatusOr<std::string> TemplateFromConfig(std::string_view config, const std::string& where,
+                                         Memory* memory) {
   if (config.empty()) return std::string();
-  QINFER_ASSIGN_OR_RETURN(const model::JsonDocument json, model::ParseJsonObject(config, where));
-  const auto it = json.find("chat_template");
-  if (it == json.end() || it->is_null()) return std::string();
-  if (it->is_string()) return it->get<std::string>();
-  if (!it->is_array()) return FormatError(where + ": chat_template: expected a string or a list");
-  for (const nlohmann::json& entry : *it) {
-    const auto name = entry.find("name"), text = entry.find("template");
-    if (name == entry.end() || text == entry.end() || !text->is_string()) continue;
-    if (*name == "default") return text->get<std::string>();
+  QINFER_ASSIGN_OR_RETURN(const std::unique_ptr<format::JsonTree> tree,
+                          model::ParseJsonObject(config, where, memory));
+  const format::JsonNode* list = tree->root().Get("chat_template");
+  if (list == nullptr || list->type == format::JsonNode::kNull) return std::string();
+  if (list->IsString()) return std::string(list->text);
+  if (!list->IsArray()) return FormatError(where + ": chat_template: expected a string or a list");
+  for (const format::JsonNode& entry : *list) {
+    const format::JsonNode* text = entry.Get("template");
+    if (text == nullptr || !text->IsString()) continue;
+    if (entry.GetText("name") == "default") return std::string(text->text);
   }
   return std::string();
 }
@@ -39,8 +41,8 @@ Status LoadQinferTokenizer(const format::Checkpoint& checkpoint, Memory* memory,
   QINFER_ASSIGN_OR_RETURN(const format::QinferBytes json, file.Load(*tensor, memory));
   QINFER_ASSIGN_OR_RETURN(
       parts->tokenizer,
-      tokenizer::Tokenizer::FromJson(json.text(), checkpoint.side_files().tokenizer_config_json,
-                                     file.name(), memory));
+      tokenizer::Tokenizer::FromJson(
+          json.text(), checkpoint.side_files().tokenizer_config_json.text(), file.name(), memory));
   return OkStatus();
 }
 
@@ -72,9 +74,10 @@ Status LoadTokenizer(const format::Checkpoint& checkpoint, Memory* memory, TextP
     return OkStatus();
   }
   if (files.tokenizer_json.empty()) return OkStatus();
-  QINFER_ASSIGN_OR_RETURN(parts->tokenizer, tokenizer::Tokenizer::FromJson(
-                                                files.tokenizer_json, files.tokenizer_config_json,
-                                                checkpoint.name() + ": tokenizer.json", memory));
+  QINFER_ASSIGN_OR_RETURN(parts->tokenizer,
+                          tokenizer::Tokenizer::FromJson(
+                              files.tokenizer_json.text(), files.tokenizer_config_json.text(),
+                              checkpoint.name() + ": tokenizer.json", memory));
   return OkStatus();
 }
 
@@ -83,7 +86,7 @@ Status LoadTokenizer(const format::Checkpoint& checkpoint, Memory* memory, TextP
 StatusOr<TextParts> LoadTextParts(const format::Checkpoint& checkpoint, Memory* memory) {
   TextParts parts;
   QINFER_RETURN_IF_ERROR(LoadTokenizer(checkpoint, memory, &parts));
-  std::string text = checkpoint.side_files().chat_template_jinja;
+  std::string text(checkpoint.side_files().chat_template_jinja.text());
   std::string where = checkpoint.name() + ": chat_template.jinja";
   if (text.empty() && checkpoint.gguf() != nullptr) {
     where = checkpoint.name() + ": metadata tokenizer.chat_template";
@@ -95,7 +98,8 @@ StatusOr<TextParts> LoadTextParts(const format::Checkpoint& checkpoint, Memory* 
   } else if (text.empty()) {
     where = checkpoint.name() + ": tokenizer_config.json";
     QINFER_ASSIGN_OR_RETURN(
-        text, TemplateFromConfig(checkpoint.side_files().tokenizer_config_json, where));
+        text,
+        TemplateFromConfig(checkpoint.side_files().tokenizer_config_json.text(), where, memory));
   }
   if (!text.empty()) {
     StatusOr<std::shared_ptr<const tokenizer::ChatTemplate>> parsed =
@@ -106,7 +110,8 @@ StatusOr<TextParts> LoadTextParts(const format::Checkpoint& checkpoint, Memory* 
       parts.chat_template_error = std::string(parsed.status().message());
     }
   }
-  QINFER_ASSIGN_OR_RETURN(parts.defaults, model::GenerationDefaultsFromCheckpoint(checkpoint));
+  QINFER_ASSIGN_OR_RETURN(parts.defaults,
+                          model::GenerationDefaultsFromCheckpoint(checkpoint, memory));
   if (checkpoint.qinfer() != nullptr && parts.defaults.eos_ids.empty()) {
     QINFER_RETURN_IF_ERROR(DefaultsFromGgufMetadata(checkpoint, memory, &parts));
   }

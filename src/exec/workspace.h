@@ -103,6 +103,7 @@ struct LinearInput {
   bool int8 = false;           // some weight of the group takes codes
   // Rows of codes a token has: with 2, the second are the codes of what the first leave over.
   uint32_t planes = 1;
+  float static_scale = 0.0f;  // of all codes; 0 = each block has its own
 };
 
 // One expert's tokens, and how its work is cut.

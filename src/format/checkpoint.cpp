@@ -3,6 +3,7 @@
 #include "format/checkpoint.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "format/gguf.h"
 #include "format/hf_folder.h"
@@ -21,8 +22,9 @@ using Opened = StatusOr<std::shared_ptr<Checkpoint>>;
 class SafetensorsCheckpoint final : public Checkpoint {
  public:
   SafetensorsCheckpoint(std::string name, Sources sources, SafetensorsTables tables,
-                        SideFiles side_files)
-      : name_(std::move(name)),
+                        SideFiles side_files, Memory* memory)
+      : Checkpoint(memory),
+        name_(std::move(name)),
         sources_(std::move(sources)),
         tables_(std::move(tables)),
         side_files_(std::move(side_files)) {}
@@ -45,8 +47,8 @@ class SafetensorsCheckpoint final : public Checkpoint {
 
 class GgufCheckpoint final : public Checkpoint {
  public:
-  GgufCheckpoint(std::shared_ptr<Gguf> gguf, SideFiles side_files)
-      : gguf_(std::move(gguf)), side_files_(std::move(side_files)) {}
+  GgufCheckpoint(std::shared_ptr<Gguf> gguf, SideFiles side_files, Memory* memory)
+      : Checkpoint(memory), gguf_(std::move(gguf)), side_files_(std::move(side_files)) {}
   Container container() const override { return Container::kGguf; }
   const std::string& name() const override { return gguf_->name(); }
   absl::Span<const TensorInfo> tensors() const override { return gguf_->tensors(); }
@@ -66,8 +68,8 @@ class GgufCheckpoint final : public Checkpoint {
 
 class ConfigCheckpoint final : public Checkpoint {
  public:
-  ConfigCheckpoint(std::string name, SideFiles side_files)
-      : name_(std::move(name)), side_files_(std::move(side_files)) {}
+  ConfigCheckpoint(std::string name, SideFiles side_files, Memory* memory)
+      : Checkpoint(memory), name_(std::move(name)), side_files_(std::move(side_files)) {}
   Container container() const override { return Container::kConfigOnly; }
   const std::string& name() const override { return name_; }
   absl::Span<const TensorInfo> tensors() const override { return {}; }
@@ -83,7 +85,7 @@ class ConfigCheckpoint final : public Checkpoint {
 class QinferCheckpoint final : public Checkpoint {
  public:
   QinferCheckpoint(std::shared_ptr<QinferFile> file, Memory* memory)
-      : file_(std::move(file)), sources_{file_->source()}, tensors_(memory) {
+      : Checkpoint(memory), file_(std::move(file)), sources_{file_->source()}, tensors_(memory) {
     tensors_.reserve(file_->tensors().size());
     for (const QinferTensor& tensor : file_->tensors()) {
       TensorInfo info;
@@ -99,11 +101,11 @@ class QinferCheckpoint final : public Checkpoint {
   }
 
   // The small documents; tokenizer.json stays in the file (QinferFile::Load).
-  Status ReadSideFiles(Memory* memory) {
-    side_files_.config_json = std::string(file_->Metadata(kMetaConfig));
+  Status ReadSideFiles() {
+    side_files_.config_json = Document::Borrow(file_->Metadata(kMetaConfig));
     const struct {
       std::string_view name;
-      std::string* out;
+      Document* out;
     } wanted[] = {
         {kSideGenerationConfig, &side_files_.generation_config_json},
         {kSideTokenizerConfig, &side_files_.tokenizer_config_json},
@@ -116,8 +118,14 @@ class QinferCheckpoint final : public Checkpoint {
         return FormatError(StrCat(file_->name(), ": ", Printable(side.name), " has ", tensor->bytes,
                                   " bytes; at most ", kMaxSideFile));
       }
-      QINFER_ASSIGN_OR_RETURN(const QinferBytes bytes, file_->Load(*tensor, memory));
-      *side.out = std::string(bytes.text());
+      const absl::Span<const uint8_t> mapped = file_->Map(*tensor);
+      if (!mapped.empty()) {
+        *side.out = Document::Borrow({reinterpret_cast<const char*>(mapped.data()), mapped.size()});
+        continue;
+      }
+      QINFER_ASSIGN_OR_RETURN(Buffer bytes, Buffer::Create(memory(), tensor->bytes, "a document"));
+      QINFER_RETURN_IF_ERROR(file_->Read(*tensor, 0, {bytes.as<uint8_t>(), bytes.size()}));
+      *side.out = Document::Own(std::move(bytes));
     }
     return OkStatus();
   }
@@ -147,20 +155,20 @@ Opened OpenSafetensors(std::string name, Sources sources, SideFiles side_files, 
   }
   QINFER_RETURN_IF_ERROR(SortByName(name, &tables.tensors));
   return std::shared_ptr<Checkpoint>(std::make_shared<SafetensorsCheckpoint>(
-      std::move(name), std::move(sources), std::move(tables), std::move(side_files)));
+      std::move(name), std::move(sources), std::move(tables), std::move(side_files), memory));
 }
 
 Opened OpenGguf(Sources sources, SideFiles side_files, Memory* memory) {
   QINFER_ASSIGN_OR_RETURN(auto gguf, Gguf::Open(std::move(sources), memory));
   return std::shared_ptr<Checkpoint>(
-      std::make_shared<GgufCheckpoint>(std::move(gguf), std::move(side_files)));
+      std::make_shared<GgufCheckpoint>(std::move(gguf), std::move(side_files), memory));
 }
 
 Opened OpenQinfer(std::shared_ptr<io::Source> source, const OpenOptions& options) {
   QINFER_ASSIGN_OR_RETURN(auto file, QinferFile::Open(std::move(source), options.memory));
   if (options.verify) QINFER_RETURN_IF_ERROR(file->VerifyAll());
   auto checkpoint = std::make_shared<QinferCheckpoint>(std::move(file), options.memory);
-  QINFER_RETURN_IF_ERROR(checkpoint->ReadSideFiles(options.memory));
+  QINFER_RETURN_IF_ERROR(checkpoint->ReadSideFiles());
   return std::shared_ptr<Checkpoint>(std::move(checkpoint));
 }
 
@@ -183,7 +191,7 @@ Opened OpenSharded(const std::string& index_path, Memory* memory) {
     QINFER_ASSIGN_OR_RETURN(auto source, OpenUnmapped(path, memory));
     sources.push_back(std::move(source));
   }
-  QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(folder));
+  QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(folder, memory));
   QINFER_ASSIGN_OR_RETURN(auto checkpoint, OpenSafetensors(index_path, std::move(sources),
                                                            std::move(side_files), memory));
   for (const ShardIndex::Entry& entry : index.entries) {
@@ -237,24 +245,25 @@ Opened OpenFolder(const std::string& folder, const OpenOptions& options) {
       QINFER_ASSIGN_OR_RETURN(auto source, OpenUnmapped(path, options.memory));
       sources.push_back(std::move(source));
     }
-    QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(folder));
+    QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(folder, options.memory));
     return OpenSafetensors(folder, std::move(sources), std::move(side_files), options.memory);
   }
   if (contents.has_config) {
-    QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(folder));
+    QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(folder, options.memory));
     return std::shared_ptr<Checkpoint>(
-        std::make_shared<ConfigCheckpoint>(folder, std::move(side_files)));
+        std::make_shared<ConfigCheckpoint>(folder, std::move(side_files), options.memory));
   }
   return FormatError(StrCat(folder,
                             ": no model in this folder (it holds no *.safetensors, *.gguf, ",
                             "*.qinfer or config.json)"));
 }
 
-Opened OpenConfig(const std::string& path) {
-  QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(io::FolderOf(path)));
-  QINFER_ASSIGN_OR_RETURN(side_files.config_json, io::ReadSmallFile(path, kMaxSideFile));
+Opened OpenConfig(const std::string& path, Memory* memory) {
+  QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(io::FolderOf(path), memory));
+  QINFER_ASSIGN_OR_RETURN(Buffer config, io::ReadSmallFile(path, kMaxSideFile, memory));
+  side_files.config_json = Document::Own(std::move(config));
   return std::shared_ptr<Checkpoint>(
-      std::make_shared<ConfigCheckpoint>(path, std::move(side_files)));
+      std::make_shared<ConfigCheckpoint>(path, std::move(side_files), memory));
 }
 
 // One shard of several: the whole model if an index beside it says so, else that file alone.
@@ -267,7 +276,7 @@ Opened OpenSafetensorsFile(const std::string& path, Memory* memory) {
     if (kind == io::PathKind::kFile) return OpenSharded(index, memory);
   }
   QINFER_ASSIGN_OR_RETURN(auto source, OpenUnmapped(path, memory));
-  QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(io::FolderOf(path)));
+  QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(io::FolderOf(path), memory));
   return OpenSafetensors(path, Sources{std::move(source)}, std::move(side_files), memory);
 }
 
@@ -290,7 +299,7 @@ Opened OpenWeightFile(const std::string& path, const OpenOptions& options, bool 
       return OpenQinfer(std::move(source), options);
     }
     case Content::kConfigJson:
-      return OpenConfig(path);
+      return OpenConfig(path, options.memory);
     case Content::kTokenizerJson:
       return FormatError(StrCat(path, ": a tokenizer, not a model"));
     case Content::kUnknown:
@@ -311,6 +320,26 @@ Opened Measured(Memory* memory, F&& open) {
 }
 
 }  // namespace
+
+StatusOr<Document> Document::Copy(std::string_view text, Memory* memory, const char* what) {
+  if (text.empty()) return Document();
+  QINFER_ASSIGN_OR_RETURN(Buffer bytes, Buffer::Create(memory, text.size(), what));
+  std::memcpy(bytes.data(), text.data(), text.size());
+  return Own(std::move(bytes));
+}
+
+Document Document::Own(Buffer bytes) {
+  Document document;
+  document.owner_ = std::make_shared<const Buffer>(std::move(bytes));
+  document.text_ = {document.owner_->as<char>(), document.owner_->size()};
+  return document;
+}
+
+Document Document::Borrow(std::string_view text) {
+  Document document;
+  document.text_ = text;
+  return document;
+}
 
 Status Checkpoint::Read(const TensorInfo& tensor, uint64_t begin, absl::Span<uint8_t> out) const {
   if (begin > tensor.bytes || out.size() > tensor.bytes - begin ||
@@ -336,7 +365,9 @@ StatusOr<std::shared_ptr<Checkpoint>> OpenCheckpoint(std::shared_ptr<io::Source>
   if (options.memory == nullptr) return MisuseError("OpenOptions::memory is not set");
   if (source == nullptr) return MisuseError("no source given");
   const std::string name = source->name();
-  return Measured(options.memory, [&] {
+  // The documents are already there, and from now on the checkpoint's.
+  const uint64_t documents = side_files.bytes();
+  Opened opened = Measured(options.memory, [&] {
     return CatchNoMemory(name, options.memory, [&]() -> Opened {
       QINFER_ASSIGN_OR_RETURN(const Content content, DescribeSource(*source));
       switch (content) {
@@ -358,6 +389,8 @@ StatusOr<std::shared_ptr<Checkpoint>> OpenCheckpoint(std::shared_ptr<io::Source>
           StrCat(name, ": not a model file (neither safetensors, GGUF nor .qinfer)"));
     });
   });
+  if (opened.ok()) (*opened)->set_memory_bytes((*opened)->memory_bytes() + documents);
+  return opened;
 }
 
 }  // namespace qinfer::format

@@ -44,19 +44,43 @@ struct MetadataEntry {
 
 enum class Container : uint8_t { kSafetensors, kGguf, kQinfer, kConfigOnly };
 
-// Side documents of a Hugging Face folder, byte for byte; empty where absent. For GGUF use gguf()
-// instead.
+// A text that goes with a model, byte for byte. Copies share it.
+class Document {
+ public:
+  Document() = default;
+  // In bytes of its own; `what` names it where there is no memory.
+  static StatusOr<Document> Copy(std::string_view text, Memory* memory, const char* what);
+  static Document Own(Buffer bytes);
+  static Document Borrow(std::string_view text);  // which outlives it
+
+  std::string_view text() const { return text_; }
+  bool empty() const { return text_.empty(); }
+  size_t size() const { return text_.size(); }
+
+ private:
+  std::shared_ptr<const Buffer> owner_;  // null: borrowed, or empty
+  std::string_view text_;
+};
+
+// Side documents of a Hugging Face folder; empty where absent. For GGUF use gguf() instead.
 struct SideFiles {
-  std::string config_json;
-  std::string generation_config_json;
-  std::string tokenizer_json;
-  std::string tokenizer_config_json;
-  std::string chat_template_jinja;
-  std::string quantize_config_json;
+  Document config_json;
+  Document generation_config_json;
+  Document tokenizer_json;
+  Document tokenizer_config_json;
+  Document chat_template_jinja;
+  Document quantize_config_json;
+
+  uint64_t bytes() const {
+    return config_json.size() + generation_config_json.size() + tokenizer_json.size() +
+           tokenizer_config_json.size() + chat_template_jinja.size() + quantize_config_json.size();
+  }
 };
 
 class Checkpoint {
  public:
+  // `memory`: what reading the documents takes its own from; outlives the checkpoint.
+  explicit Checkpoint(Memory* memory) : memory_(memory) {}
   virtual ~Checkpoint() = default;
   virtual Container container() const = 0;
   virtual const std::string& name() const = 0;               // path or host's name, for messages
@@ -68,7 +92,9 @@ class Checkpoint {
   virtual const Gguf* gguf() const { return nullptr; }          // set for kGguf
   virtual const QinferFile* qinfer() const { return nullptr; }  // set for kQinfer
 
-  // What opening took from the Memory (tables, metadata), maps not included: for memory plans.
+  Memory* memory() const { return memory_; }
+  // What opening took from the Memory (tables, metadata, documents), maps not included: for memory
+  // plans.
   uint64_t memory_bytes() const { return memory_bytes_; }
   void set_memory_bytes(uint64_t bytes) { memory_bytes_ = bytes; }
 
@@ -76,6 +102,7 @@ class Checkpoint {
   Status Read(const TensorInfo& tensor, uint64_t begin, absl::Span<uint8_t> out) const;
 
  private:
+  Memory* memory_;
   uint64_t memory_bytes_ = 0;
 };
 

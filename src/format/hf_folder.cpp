@@ -20,13 +20,15 @@ bool EndsWith(std::string_view text, std::string_view end) {
 // The text of `chat_template` in {"chat_template": "..."}; other members are passed over.
 class TemplateEvents final : public JsonEvents {
  public:
-  explicit TemplateEvents(std::string* out) : out_(out) {}
+  TemplateEvents(Memory* memory, Document* out) : memory_(memory), out_(out) {}
   Status OnKey(std::string_view key) override {
     wanted_ = depth_ == 1 && key == "chat_template";
     return OkStatus();
   }
   Status OnString(std::string_view value) override {
-    if (wanted_) *out_ = std::string(value);
+    if (wanted_) {
+      QINFER_ASSIGN_OR_RETURN(*out_, Document::Copy(value, memory_, "a chat template"));
+    }
     wanted_ = false;
     return OkStatus();
   }
@@ -50,7 +52,8 @@ class TemplateEvents final : public JsonEvents {
     depth_ += by;
     return OkStatus();
   }
-  std::string* out_;
+  Memory* memory_;
+  Document* out_;
   int depth_ = 0;
   bool wanted_ = false;
 };
@@ -133,12 +136,13 @@ class IndexEvents final : public JsonEvents {
   uint32_t last_ = 0;
 };
 
-Status ReadIfThere(const std::string& folder, const char* name, uint64_t max_bytes,
-                   std::string* out) {
+Status ReadIfThere(const std::string& folder, const char* name, uint64_t max_bytes, Memory* memory,
+                   Document* out) {
   const std::string path = io::JoinPath(folder, name);
   QINFER_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(path));
   if (kind == io::PathKind::kMissing) return OkStatus();
-  QINFER_ASSIGN_OR_RETURN(*out, io::ReadSmallFile(path, max_bytes));
+  QINFER_ASSIGN_OR_RETURN(Buffer bytes, io::ReadSmallFile(path, max_bytes, memory));
+  *out = Document::Own(std::move(bytes));
   return OkStatus();
 }
 
@@ -189,12 +193,12 @@ StatusOr<FolderContents> ExamineFolder(const std::string& folder) {
   return contents;
 }
 
-StatusOr<SideFiles> ReadSideFiles(const std::string& folder) {
+StatusOr<SideFiles> ReadSideFiles(const std::string& folder, Memory* memory) {
   SideFiles files;
   const struct {
     const char* name;
     uint64_t max_bytes;
-    std::string* out;
+    Document* out;
   } wanted[] = {
       {"config.json", kMaxSideFile, &files.config_json},
       {"generation_config.json", kMaxSideFile, &files.generation_config_json},
@@ -204,15 +208,15 @@ StatusOr<SideFiles> ReadSideFiles(const std::string& folder) {
       {"quantize_config.json", kMaxSideFile, &files.quantize_config_json},
   };
   for (const auto& file : wanted) {
-    QINFER_RETURN_IF_ERROR(ReadIfThere(folder, file.name, file.max_bytes, file.out));
+    QINFER_RETURN_IF_ERROR(ReadIfThere(folder, file.name, file.max_bytes, memory, file.out));
   }
   if (files.chat_template_jinja.empty()) {
-    std::string json;
-    QINFER_RETURN_IF_ERROR(ReadIfThere(folder, "chat_template.json", kMaxSideFile, &json));
+    Document json;
+    QINFER_RETURN_IF_ERROR(ReadIfThere(folder, "chat_template.json", kMaxSideFile, memory, &json));
     if (!json.empty()) {
-      TemplateEvents events(&files.chat_template_jinja);
-      QINFER_RETURN_IF_ERROR(
-          ParseJson(json, io::JoinPath(folder, "chat_template.json"), JsonLimits{}, &events));
+      TemplateEvents events(memory, &files.chat_template_jinja);
+      QINFER_RETURN_IF_ERROR(ParseJson(json.text(), io::JoinPath(folder, "chat_template.json"),
+                                       JsonLimits{}, &events));
     }
   }
   return files;

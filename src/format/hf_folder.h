@@ -30,7 +30,7 @@ struct FolderContents {
 StatusOr<FolderContents> ExamineFolder(const std::string& folder);
 
 // Reads those that exist. Too large is a FormatError, unreadable an IoError.
-StatusOr<SideFiles> ReadSideFiles(const std::string& folder);
+StatusOr<SideFiles> ReadSideFiles(const std::string& folder, Memory* memory);
 
 // {"weight_map": {tensor: shard}}: names of shards are plain file names in the index's folder.
 struct ShardIndex {

@@ -138,6 +138,56 @@ class TensorEvents final : public JsonEvents {
   uint64_t elements_ = 1;
 };
 
+// {"<tensor>": {"min": a, "max": b, "scale": s}}: scales go to the tensors, which are sorted by
+// name.
+class RangeEvents final : public JsonEvents {
+ public:
+  explicit RangeEvents(absl::Span<QinferTensor> tensors) : tensors_(tensors) {}
+
+  Status OnStartObject() override {
+    return ++depth_ <= 2 ? OkStatus() : JsonEvents::OnStartObject();
+  }
+  Status OnEndObject() override {
+    --depth_;
+    return OkStatus();
+  }
+  Status OnKey(std::string_view key) override {
+    if (depth_ == 2) {
+      is_scale_ = key == "scale";
+      return OkStatus();
+    }
+    const auto at =
+        std::lower_bound(tensors_.begin(), tensors_.end(), key,
+                         [](const QinferTensor& a, std::string_view b) { return a.name < b; });
+    if (at == tensors_.end() || at->name != key) {
+      return FormatError(StrCat("there is no tensor ", Printable(key)));
+    }
+    tensor_ = &*at;
+    return OkStatus();
+  }
+  Status OnUint(uint64_t value) override { return Number(static_cast<double>(value)); }
+  Status OnInt(int64_t value) override { return Number(static_cast<double>(value)); }
+  Status OnFloat(double value) override { return Number(value); }
+
+ private:
+  Status Number(double value) {
+    if (depth_ != 2) return JsonEvents::OnFloat(value);
+    if (!is_scale_) return OkStatus();
+    if (!(value >= double{kLeastActivationScale} && value <= double{kLargestActivationScale})) {
+      return FormatError(StrCat("the scale ", value, " of ", Printable(tensor_->name),
+                                " is not from ", kLeastActivationScale, " to ",
+                                kLargestActivationScale));
+    }
+    tensor_->activation_scale = static_cast<float>(value);
+    return OkStatus();
+  }
+
+  absl::Span<QinferTensor> tensors_;
+  QinferTensor* tensor_ = nullptr;
+  int depth_ = 0;
+  bool is_scale_ = false;
+};
+
 // "0:panel16,3:something": the bits, or an error that names the first unknown one.
 StatusOr<uint64_t> ParseFeatures(const std::string& file, std::string_view text) {
   uint64_t bits = 0;
@@ -187,7 +237,8 @@ class MappedQinferFile final : public QinferFile {
                                      kMaxQinferTensors, " are supported"));
     }
     QINFER_RETURN_IF_ERROR(SortByName(name(), &tables_.tensors));
-    return ParseTensors();
+    QINFER_RETURN_IF_ERROR(ParseTensors());
+    return (features_ >> kFeatureStaticActivations & 1) != 0 ? ParseRanges() : OkStatus();
   }
 
   const std::string& name() const override { return source_->name(); }
@@ -316,11 +367,23 @@ class MappedQinferFile final : public QinferFile {
                                 Printable(entry->key.substr(kTensorPrefix.size())),
                                 ", which is not there"));
     }
-    const auto side = std::stable_partition(
-        tensors_.begin(), tensors_.end(),
-        [](const QinferTensor& t) { return !StartsWith(t.name, kSidePrefix); });
-    weights_ = static_cast<size_t>(side - tensors_.begin());
+    // Side files are neighbours in the order of names; they go behind the weights.
+    const auto is_side = [](const QinferTensor& t) { return StartsWith(t.name, kSidePrefix); };
+    const auto side = std::find_if(tensors_.begin(), tensors_.end(), is_side);
+    const auto side_end = std::find_if_not(side, tensors_.end(), is_side);
+    weights_ = tensors_.size() - static_cast<size_t>(side_end - side);
+    std::rotate(side, side_end, tensors_.end());
     return OkStatus();
+  }
+
+  Status ParseRanges() {
+    const std::string_view json = Metadata(kMetaActivationRanges);
+    const std::string where = StrCat(name(), ": metadata ", std::string(kMetaActivationRanges));
+    if (json.empty()) {
+      return FormatError(where + ": missing, though the file needs static_activations");
+    }
+    RangeEvents events(absl::MakeSpan(tensors_).subspan(0, weights_));
+    return ParseJson(json, where, JsonLimits{.max_depth = 2}, &events);
   }
 
   std::shared_ptr<io::Source> source_;

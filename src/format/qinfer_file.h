@@ -30,8 +30,10 @@ struct QinferFeature {
   uint32_t bit;
   std::string_view name;
 };
+inline constexpr uint32_t kFeatureStaticActivations = 1;
 inline constexpr QinferFeature kQinferFeatures[] = {
     {0, "panel16"},  // weights in panels of 16 rows, as docs/file-format.md describes them
+    {kFeatureStaticActivations, "static_activations"},  // scales of kMetaActivationRanges are used
 };
 
 // Keys of __metadata__ that the container knows; all values are text.
@@ -39,6 +41,12 @@ inline constexpr std::string_view kMetaSpec = "qinfer.spec";      // ModelSpec, 
 inline constexpr std::string_view kMetaConfig = "qinfer.config";  // the source's config.json
 inline constexpr std::string_view kMetaRecipe = "qinfer.recipe";  // how it was quantized, JSON
 inline constexpr std::string_view kMetaReport = "qinfer.report";  // what that cost, JSON
+
+// Ranges of the inputs of linear weights: {"<tensor>": {"min": a, "max": b, "scale": s}}. The
+// scales are used where the feature static_activations is set.
+inline constexpr std::string_view kMetaActivationRanges = "qinfer.activation_ranges";
+
+inline constexpr float kLeastActivationScale = 0x1p-110f, kLargestActivationScale = 0x1p110f;
 
 // Side files: tensors that hold documents byte for byte.
 inline constexpr std::string_view kSideTokenizerJson = "qinfer.tokenizer.json";
@@ -60,6 +68,7 @@ struct QinferTensor {
   uint64_t checksum = 0;                       // xxh3-64 of the stored bytes
   std::string_view source_name, source_dtype;  // where it came from; may be empty
   std::string_view import;                     // "exact", "measured", ...; may be empty
+  float activation_scale = 0;                  // of its INT8 inputs; 0 = not fixed
 };
 
 // Bytes in the map, or read into memory of their own.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/memory.h"
 #include "core/status.h"
 
 namespace qinfer::io {
@@ -20,6 +21,7 @@ StatusOr<std::vector<std::string>> ListFolder(const std::string& path, size_t ma
 
 // The bytes of a regular file of at most `max_bytes`.
 StatusOr<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes);
+StatusOr<Buffer> ReadSmallFile(const std::string& path, uint64_t max_bytes, Memory* memory);
 
 // "folder" + "name" with one slash between.
 std::string JoinPath(const std::string& folder, const std::string& name);

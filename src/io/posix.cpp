@@ -145,16 +145,35 @@ StatusOr<std::vector<std::string>> ListFolder(const std::string& path, size_t ma
   return names;
 }
 
-StatusOr<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes) {
-  uint64_t size = 0;
-  QINFER_ASSIGN_OR_RETURN(const Descriptor file, OpenForReading(path, &size));
-  if (size > max_bytes) {
-    return FormatError(StrCat(path, " has ", size, " bytes; at most ", max_bytes,
+namespace {
+
+// Opens a file of at most so many bytes.
+StatusOr<Descriptor> OpenSmall(const std::string& path, uint64_t max_bytes, uint64_t* size) {
+  QINFER_ASSIGN_OR_RETURN(Descriptor file, OpenForReading(path, size));
+  if (*size > max_bytes) {
+    return FormatError(StrCat(path, " has ", *size, " bytes; at most ", max_bytes,
                               " are accepted for this kind of file"));
   }
+  return file;
+}
+
+}  // namespace
+
+StatusOr<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes) {
+  uint64_t size = 0;
+  QINFER_ASSIGN_OR_RETURN(const Descriptor file, OpenSmall(path, max_bytes, &size));
   std::string bytes(static_cast<size_t>(size), '\0');
   QINFER_RETURN_IF_ERROR(
       ReadFully(file.get(), path, 0, reinterpret_cast<uint8_t*>(bytes.data()), size));
+  return bytes;
+}
+
+StatusOr<Buffer> ReadSmallFile(const std::string& path, uint64_t max_bytes, Memory* memory) {
+  uint64_t size = 0;
+  QINFER_ASSIGN_OR_RETURN(const Descriptor file, OpenSmall(path, max_bytes, &size));
+  QINFER_ASSIGN_OR_RETURN(Buffer bytes,
+                          Buffer::Create(memory, static_cast<size_t>(size), path.c_str()));
+  QINFER_RETURN_IF_ERROR(ReadFully(file.get(), path, 0, bytes.as<uint8_t>(), size));
   return bytes;
 }
 

@@ -8,33 +8,27 @@ namespace {
 
 constexpr size_t kMaxJsonBytes = 16u << 20;
 
-constexpr int kMaxJsonDepth = 64;
-
 std::string Range(double low, double high) { return StrCat("from ", low, " to ", high); }
 
 }  // namespace
 
-StatusOr<JsonDocument> ParseJsonObject(std::string_view text, const std::string& name) {
+StatusOr<std::unique_ptr<format::JsonTree>> ParseJsonObject(std::string_view text,
+                                                            const std::string& name,
+                                                            Memory* memory) {
   if (text.size() > kMaxJsonBytes) {
     return FormatError(StrCat(name, ": ", text.size(), " bytes are too many for a configuration"));
   }
-  bool too_deep = false;
-  const auto within = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    too_deep = too_deep || depth > kMaxJsonDepth;
-    return depth <= kMaxJsonDepth;
-  };
-  JsonDocument parsed(nlohmann::json::parse(text.begin(), text.end(), within, false));
-  if (too_deep) return FormatError(StrCat(name, ": nested deeper than ", kMaxJsonDepth, " levels"));
-  if (parsed.is_discarded()) return FormatError(name + ": not valid JSON");
-  if (!parsed.is_object()) return FormatError(name + ": the document is not a JSON object");
-  return parsed;
+  auto tree = std::make_unique<format::JsonTree>(memory);
+  QINFER_RETURN_IF_ERROR(tree->Parse(text, name));
+  if (!tree->root().IsObject()) return FormatError(name + ": the document is not a JSON object");
+  return tree;
 }
 
 // ---- JSON
 
-const nlohmann::json* JsonReader::Find(const char* key) const {
-  const auto it = object_.find(key);
-  return it == object_.end() || it->is_null() ? nullptr : &*it;
+const format::JsonNode* JsonReader::Find(const char* key) const {
+  const format::JsonNode* node = object_.Get(key);
+  return node == nullptr || node->type == format::JsonNode::kNull ? nullptr : node;
 }
 
 void JsonReader::Fail(const Status& status) {
@@ -54,17 +48,13 @@ uint32_t JsonReader::Uint(const char* key, uint32_t low, uint32_t high) {
 }
 
 uint32_t JsonReader::Uint(const char* key, uint32_t low, uint32_t high, uint32_t otherwise) {
-  const nlohmann::json* value = Find(key);
+  const format::JsonNode* value = Find(key);
   if (value == nullptr) return otherwise;
-  double number = -1.0;
-  if (value->is_number_unsigned()) {
-    number = static_cast<double>(value->get<uint64_t>());
-  } else if (value->is_number()) {
-    number = value->get<double>();  // some writers say 4096.0
-  } else {
-    Fail(key, StrCat("expected a whole number, found ", value->type_name()));
+  if (!value->IsNumber()) {
+    Fail(key, StrCat("expected a whole number, found ", std::string(value->TypeName())));
     return low;
   }
+  const double number = value->number;  // some writers say 4096.0
   if (!(number >= low && number <= high) || number != std::floor(number)) {
     Fail(key, StrCat("expected a whole number ", Range(low, high), ", found ", number));
     return low;
@@ -81,13 +71,13 @@ double JsonReader::Number(const char* key, double low, double high) {
 }
 
 double JsonReader::Number(const char* key, double low, double high, double otherwise) {
-  const nlohmann::json* value = Find(key);
+  const format::JsonNode* value = Find(key);
   if (value == nullptr) return otherwise;
-  if (!value->is_number()) {
-    Fail(key, StrCat("expected a number, found ", value->type_name()));
+  if (!value->IsNumber()) {
+    Fail(key, StrCat("expected a number, found ", std::string(value->TypeName())));
     return low;
   }
-  const double number = value->get<double>();
+  const double number = value->number;
   if (!(number >= low && number <= high)) {
     Fail(key, StrCat("expected a number ", Range(low, high), ", found ", number));
     return low;
@@ -96,66 +86,66 @@ double JsonReader::Number(const char* key, double low, double high, double other
 }
 
 bool JsonReader::Bool(const char* key, bool otherwise) {
-  const nlohmann::json* value = Find(key);
+  const format::JsonNode* value = Find(key);
   if (value == nullptr) return otherwise;
-  if (!value->is_boolean()) {
-    Fail(key, StrCat("expected true or false, found ", value->type_name()));
+  if (value->type != format::JsonNode::kBool) {
+    Fail(key, StrCat("expected true or false, found ", std::string(value->TypeName())));
     return otherwise;
   }
-  return value->get<bool>();
+  return value->boolean;
 }
 
 std::string JsonReader::String(const char* key, const char* otherwise) {
-  const nlohmann::json* value = Find(key);
+  const format::JsonNode* value = Find(key);
   if (value == nullptr) return otherwise;
-  if (!value->is_string()) {
-    Fail(key, StrCat("expected a string, found ", value->type_name()));
+  if (!value->IsString()) {
+    Fail(key, StrCat("expected a string, found ", std::string(value->TypeName())));
     return otherwise;
   }
-  return value->get_ref<const std::string&>();
+  return std::string(value->text);
 }
 
 std::vector<std::string> JsonReader::Strings(const char* key, size_t most) {
   std::vector<std::string> out;
-  const nlohmann::json* value = Find(key);
+  const format::JsonNode* value = Find(key);
   if (value == nullptr) return out;
-  if (!value->is_array() || value->size() > most) {
+  if (!value->IsArray() || value->size > most) {
     Fail(key, StrCat("expected an array of at most ", most, " strings"));
     return out;
   }
-  for (const nlohmann::json& element : *value) {
-    if (!element.is_string()) {
+  for (const format::JsonNode& element : *value) {
+    if (!element.IsString()) {
       Fail(key, "expected strings only");
       return {};
     }
-    out.push_back(element.get_ref<const std::string&>());
+    out.emplace_back(element.text);
   }
   return out;
 }
 
 std::vector<double> JsonReader::Numbers(const char* key, size_t most) {
   std::vector<double> out;
-  const nlohmann::json* value = Find(key);
+  const format::JsonNode* value = Find(key);
   if (value == nullptr) return out;
-  if (!value->is_array() || value->size() > most) {
+  if (!value->IsArray() || value->size > most) {
     Fail(key, StrCat("expected an array of at most ", most, " numbers"));
     return out;
   }
-  for (const nlohmann::json& element : *value) {
-    if (!element.is_number()) {
+  for (const format::JsonNode& element : *value) {
+    if (!element.IsNumber()) {
       Fail(key, "expected numbers only");
       return {};
     }
-    out.push_back(element.get<double>());
+    out.push_back(element.number);
   }
   return out;
 }
 
-const nlohmann::json* JsonReader::Object(const char* key) {
-  const nlohmann::json* value = Find(key);
+const format::JsonNode* JsonReader::Object(const char* key) {
+  const format::JsonNode* value = Find(key);
   if (value == nullptr) return nullptr;
-  if (!value->is_object()) {
-    Fail(key, StrCat("expected an object, found ", value->type_name()));
+  if (!value->IsObject()) {
+    Fail(key, StrCat("expected an object, found ", std::string(value->TypeName())));
     return nullptr;
   }
   return value;

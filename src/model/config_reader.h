@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,7 +12,7 @@
 
 #include "core/status.h"
 #include "format/gguf.h"
-#include "nlohmann/json.hpp"
+#include "format/json_tree.h"
 
 namespace qinfer::model {
 
@@ -23,58 +24,16 @@ constexpr uint32_t kMaxHeads = 4096;
 constexpr uint32_t kMaxHeadDim = 4096;
 constexpr uint32_t kMaxPosition = 1u << 26;  // angles stay exact enough
 
-// Empties containers from the inside out: an empty one is destroyed without allocating. Depth is
-// bounded by whoever has built it.
-template <typename Json>
-void EmptyJson(Json* node) noexcept {
-  if (node->is_array()) {
-    auto& items = node->template get_ref<typename Json::array_t&>();
-    for (Json& item : items) EmptyJson(&item);
-    items.clear();
-  } else if (node->is_object()) {
-    auto& members = node->template get_ref<typename Json::object_t&>();
-    for (auto& member : members) EmptyJson(&member.second);
-    members.clear();
-  }
-}
-
-// The destructor of nlohmann's values allocates, and so would end the process where memory has run
-// out. This one empties a local value first, unless that is returned.
-template <typename Json>
-class JsonGuard {
- public:
-  explicit JsonGuard(Json* value) : value_(value) {}
-  JsonGuard(const JsonGuard&) = delete;
-  JsonGuard& operator=(const JsonGuard&) = delete;
-  ~JsonGuard() {
-    if (value_ != nullptr) EmptyJson(value_);
-  }
-  void Dismiss() { value_ = nullptr; }
-
- private:
-  Json* value_;
-};
-
-// A document that does so by itself.
-class JsonDocument : public nlohmann::json {
- public:
-  JsonDocument() = default;
-  explicit JsonDocument(nlohmann::json&& root) noexcept : nlohmann::json(std::move(root)) {}
-  JsonDocument(JsonDocument&& other) noexcept
-      : nlohmann::json(static_cast<nlohmann::json&&>(other)) {}
-  JsonDocument(const JsonDocument&) = delete;
-  JsonDocument& operator=(const JsonDocument&) = delete;
-  ~JsonDocument() { EmptyJson<nlohmann::json>(this); }
-};
-
-// Parses without exceptions; FormatError for bad syntax, more than 16 MiB, more than 64 levels, or
-// a root that is not an object.
-StatusOr<JsonDocument> ParseJsonObject(std::string_view text, const std::string& name);
+// FormatError for bad syntax, more than 16 MiB, more than 64 levels, or a root that is not an
+// object; messages begin with `name`.
+StatusOr<std::unique_ptr<format::JsonTree>> ParseJsonObject(std::string_view text,
+                                                            const std::string& name,
+                                                            Memory* memory);
 
 class JsonReader {
  public:
   // `where` is put in front of key names in messages ("config.json: text_config.").
-  JsonReader(const nlohmann::json& object, std::string where)
+  JsonReader(const format::JsonNode& object, std::string where)
       : object_(object), where_(std::move(where)) {}
 
   // A key that is absent, or null.
@@ -89,16 +48,16 @@ class JsonReader {
   std::vector<std::string> Strings(const char* key, size_t most);
   std::vector<double> Numbers(const char* key, size_t most);
   // Null if absent or not an object (which is a mistake).
-  const nlohmann::json* Object(const char* key);
+  const format::JsonNode* Object(const char* key);
   void Fail(const char* key, const std::string& what);
   void Fail(const Status& status);
   const Status& status() const { return status_; }
   const std::string& where() const { return where_; }
 
  private:
-  const nlohmann::json* Find(const char* key) const;
+  const format::JsonNode* Find(const char* key) const;
 
-  const nlohmann::json& object_;
+  const format::JsonNode& object_;
   std::string where_;
   Status status_;
 };

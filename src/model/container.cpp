@@ -19,6 +19,7 @@ Status DescribePacked(const format::QinferFile& file, const std::string& where,
   StatusOr<weights::Format> format = weights::ParseFormat(tensor->format);
   if (!format.ok()) return Annotate(format.status(), where);
   stored->format = *format;
+  stored->activation_scale = tensor->activation_scale;
   stored->rows = tensor->rank >= 2 ? tensor->shape[tensor->rank - 2] : 1;
   stored->cols = tensor->shape[tensor->rank - 1];
   uint64_t expected = 0, panel_bytes = 0;
@@ -63,7 +64,7 @@ StatusOr<ModelSpec> SpecFromQinfer(const format::Checkpoint& checkpoint) {
   const std::string_view json = checkpoint.qinfer()->Metadata(format::kMetaSpec);
   const std::string where = checkpoint.name() + ": metadata " + std::string(format::kMetaSpec);
   if (json.empty()) return FormatError(where + ": missing; the file is not a complete model");
-  StatusOr<ModelSpec> spec = SpecFromJson(json);
+  StatusOr<ModelSpec> spec = SpecFromJson(json, checkpoint.memory());
   if (!spec.ok()) return Annotate(spec.status(), where);
   return spec;
 }

@@ -142,7 +142,7 @@ LayerSpec NameLayer(const Shape& shape, uint32_t index) {
   return layer;
 }
 
-StatusOr<ModelSpec> FromConfig(const nlohmann::json& config, const format::Checkpoint& checkpoint,
+StatusOr<ModelSpec> FromConfig(const format::JsonNode& config, const format::Checkpoint& checkpoint,
                                bool v3) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
   ModelSpec spec;
@@ -173,12 +173,12 @@ StatusOr<ModelSpec> FromConfig(const nlohmann::json& config, const format::Check
 
 }  // namespace
 
-StatusOr<ModelSpec> DeepseekV2FromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> DeepseekV2FromHf(const format::JsonNode& config,
                                      const format::Checkpoint& checkpoint) {
   return FromConfig(config, checkpoint, false);
 }
 
-StatusOr<ModelSpec> DeepseekV3FromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> DeepseekV3FromHf(const format::JsonNode& config,
                                      const format::Checkpoint& checkpoint) {
   return FromConfig(config, checkpoint, true);
 }

@@ -14,7 +14,7 @@ bool Alternates(uint32_t layer) { return layer % 2 == 0; }
 
 }  // namespace
 
-StatusOr<ModelSpec> Gemma2FromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> Gemma2FromHf(const format::JsonNode& config,
                                  const format::Checkpoint& checkpoint) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
   Decoder decoder = ReadHfDecoder(&reader, "gemma2",
@@ -30,7 +30,7 @@ StatusOr<ModelSpec> Gemma2FromHf(const nlohmann::json& config,
       RoundToModelType(&reader, __builtin_sqrt(static_cast<double>(spec.hidden_size)));
   // A cap that is null is none; one that is not there is the class's own.
   const auto cap = [&](const char* key, double otherwise) {
-    const bool none = config.contains(key) && !reader.Has(key);
+    const bool none = config.Get(key) != nullptr && !reader.Has(key);
     return static_cast<float>(none ? 0.0 : reader.Number(key, 1e-3, 1e6, otherwise));
   };
   spec.logit_softcap = cap("final_logit_softcapping", kLogitCap);

@@ -32,9 +32,9 @@ std::vector<bool> GemmaWindows(JsonReader* reader, uint32_t layers) {
 
 void ReadRopes(JsonReader* reader, uint32_t head_dim, ModelSpec* spec) {
   RopeSpec global, local;
-  const nlohmann::json* parameters = reader->Object("rope_parameters");
-  const nlohmann::json* full = nullptr;
-  const nlohmann::json* sliding = nullptr;
+  const format::JsonNode* parameters = reader->Object("rope_parameters");
+  const format::JsonNode* full = nullptr;
+  const format::JsonNode* sliding = nullptr;
   if (parameters != nullptr) {
     JsonReader inner(*parameters, reader->where() + "rope_parameters.");
     full = inner.Object("full_attention");
@@ -61,10 +61,10 @@ void ReadRopes(JsonReader* reader, uint32_t head_dim, ModelSpec* spec) {
 
 }  // namespace
 
-StatusOr<ModelSpec> Gemma3FromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> Gemma3FromHf(const format::JsonNode& config,
                                  const format::Checkpoint& checkpoint) {
   JsonReader outer(config, checkpoint.name() + ": config.json: ");
-  const nlohmann::json* text = outer.Object("text_config");
+  const format::JsonNode* text = outer.Object("text_config");
   QINFER_RETURN_IF_ERROR(outer.status());
   JsonReader reader(text != nullptr ? *text : config,
                     outer.where() + (text != nullptr ? "text_config." : ""));

@@ -17,34 +17,35 @@ void AddEnd(int64_t id, std::vector<int32_t>* ids) {
 }
 
 // "eos_token_id": a number or an array of numbers. True if the key is there.
-StatusOr<bool> ReadEnds(const nlohmann::json& json, const std::string& where,
+StatusOr<bool> ReadEnds(const format::JsonNode& json, const std::string& where,
                         std::vector<int32_t>* ids) {
-  const auto it = json.find("eos_token_id");
-  if (it == json.end() || it->is_null()) return false;
-  if (it->is_number_integer()) {
-    AddEnd(it->get<int64_t>(), ids);
+  const format::JsonNode* ends = json.Get("eos_token_id");
+  if (ends == nullptr || ends->type == format::JsonNode::kNull) return false;
+  if (ends->IsWhole()) {
+    AddEnd(ends->whole, ids);
     return true;
   }
-  if (it->is_array() && it->size() <= kMaxEnds) {
-    for (const nlohmann::json& element : *it) {
-      if (!element.is_number_integer()) {
+  if (ends->IsArray() && ends->size <= kMaxEnds) {
+    for (const format::JsonNode& element : *ends) {
+      if (!element.IsWhole()) {
         return FormatError(where + ": eos_token_id: expected whole numbers");
       }
-      AddEnd(element.get<int64_t>(), ids);
+      AddEnd(element.whole, ids);
     }
     return true;
   }
   return FormatError(where + ": eos_token_id: expected a whole number or a short array of them");
 }
 
-StatusOr<GenerationDefaults> FromHf(const format::Checkpoint& checkpoint) {
+StatusOr<GenerationDefaults> FromHf(const format::Checkpoint& checkpoint, Memory* memory) {
   GenerationDefaults defaults;
   const format::SideFiles& files = checkpoint.side_files();
   bool ends = false;
   if (!files.generation_config_json.empty()) {
     const std::string where = checkpoint.name() + ": generation_config.json";
-    QINFER_ASSIGN_OR_RETURN(const JsonDocument json,
-                            ParseJsonObject(files.generation_config_json, where));
+    QINFER_ASSIGN_OR_RETURN(const std::unique_ptr<format::JsonTree> tree,
+                            ParseJsonObject(files.generation_config_json.text(), where, memory));
+    const format::JsonNode& json = tree->root();
     QINFER_ASSIGN_OR_RETURN(ends, ReadEnds(json, where, &defaults.eos_ids));
     JsonReader reader(json, where + ": ");
     const auto number = [&](const char* key, double high, std::optional<float>* out) {
@@ -62,10 +63,12 @@ StatusOr<GenerationDefaults> FromHf(const format::Checkpoint& checkpoint) {
   }
   if (!ends && !files.config_json.empty()) {
     const std::string where = checkpoint.name() + ": config.json";
-    QINFER_ASSIGN_OR_RETURN(const JsonDocument json, ParseJsonObject(files.config_json, where));
+    QINFER_ASSIGN_OR_RETURN(const std::unique_ptr<format::JsonTree> tree,
+                            ParseJsonObject(files.config_json.text(), where, memory));
+    const format::JsonNode& json = tree->root();
     QINFER_ASSIGN_OR_RETURN(ends, ReadEnds(json, where, &defaults.eos_ids));
-    const auto text = json.find("text_config");
-    if (!ends && text != json.end() && text->is_object()) {
+    const format::JsonNode* text = json.Get("text_config");
+    if (!ends && text != nullptr && text->IsObject()) {
       QINFER_RETURN_IF_ERROR(ReadEnds(*text, where + ": text_config", &defaults.eos_ids).status());
     }
   }
@@ -86,10 +89,10 @@ GenerationDefaults GenerationDefaultsFromGguf(const format::Gguf& gguf) {
   return defaults;
 }
 
-StatusOr<GenerationDefaults> GenerationDefaultsFromCheckpoint(
-    const format::Checkpoint& checkpoint) {
+StatusOr<GenerationDefaults> GenerationDefaultsFromCheckpoint(const format::Checkpoint& checkpoint,
+                                                              Memory* memory) {
   if (checkpoint.gguf() != nullptr) return GenerationDefaultsFromGguf(*checkpoint.gguf());
-  return FromHf(checkpoint);
+  return FromHf(checkpoint, memory);
 }
 
 }  // namespace qinfer::model

@@ -170,7 +170,7 @@ LayerSpec NameLayer(const Shape& shape, uint32_t index) {
   return layer;
 }
 
-StatusOr<ModelSpec> FromConfig(const nlohmann::json& config, const format::Checkpoint& checkpoint,
+StatusOr<ModelSpec> FromConfig(const format::JsonNode& config, const format::Checkpoint& checkpoint,
                                Family family, const char* name) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
   ModelSpec spec;
@@ -206,19 +206,19 @@ StatusOr<ModelSpec> FromConfig(const nlohmann::json& config, const format::Check
 
 }  // namespace
 
-StatusOr<ModelSpec> MixtralFromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> MixtralFromHf(const format::JsonNode& config,
                                   const format::Checkpoint& checkpoint) {
   return FromConfig(config, checkpoint, Family::kMixtral, "mixtral");
 }
-StatusOr<ModelSpec> Qwen2MoeFromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> Qwen2MoeFromHf(const format::JsonNode& config,
                                    const format::Checkpoint& checkpoint) {
   return FromConfig(config, checkpoint, Family::kQwen2, "qwen2_moe");
 }
-StatusOr<ModelSpec> Qwen3MoeFromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> Qwen3MoeFromHf(const format::JsonNode& config,
                                    const format::Checkpoint& checkpoint) {
   return FromConfig(config, checkpoint, Family::kQwen3, "qwen3_moe");
 }
-StatusOr<ModelSpec> Glm4MoeFromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> Glm4MoeFromHf(const format::JsonNode& config,
                                   const format::Checkpoint& checkpoint) {
   return FromConfig(config, checkpoint, Family::kGlm4, "glm4_moe");
 }

@@ -7,7 +7,7 @@
 namespace qinfer::model {
 namespace {
 
-StatusOr<ModelSpec> FromConfig(const nlohmann::json& config, const format::Checkpoint& checkpoint,
+StatusOr<ModelSpec> FromConfig(const format::JsonNode& config, const format::Checkpoint& checkpoint,
                                bool mistral) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
   Decoder decoder = ReadHfDecoder(&reader, mistral ? "mistral" : "llama", {});
@@ -39,12 +39,12 @@ StatusOr<ModelSpec> FromConfig(const nlohmann::json& config, const format::Check
 
 }  // namespace
 
-StatusOr<ModelSpec> LlamaFromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> LlamaFromHf(const format::JsonNode& config,
                                 const format::Checkpoint& checkpoint) {
   return FromConfig(config, checkpoint, false);
 }
 
-StatusOr<ModelSpec> MistralFromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> MistralFromHf(const format::JsonNode& config,
                                   const format::Checkpoint& checkpoint) {
   return FromConfig(config, checkpoint, true);
 }

@@ -5,7 +5,7 @@
 
 namespace qinfer::model {
 
-StatusOr<ModelSpec> Olmo2FromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> Olmo2FromHf(const format::JsonNode& config,
                                 const format::Checkpoint& checkpoint) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
   Decoder decoder = ReadHfDecoder(&reader, "olmo2", {.epsilon = 1e-5});

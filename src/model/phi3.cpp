@@ -23,7 +23,8 @@ void FuseWeights(const std::string& qkv, const std::string& gate_up, LayerSpec* 
 
 }  // namespace
 
-StatusOr<ModelSpec> Phi3FromHf(const nlohmann::json& config, const format::Checkpoint& checkpoint) {
+StatusOr<ModelSpec> Phi3FromHf(const format::JsonNode& config,
+                               const format::Checkpoint& checkpoint) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
   Decoder decoder = ReadHfDecoder(&reader, "phi3", {.max_context = 4096, .epsilon = 1e-5});
   ModelSpec& spec = decoder.spec;

@@ -6,7 +6,7 @@
 
 namespace qinfer::model {
 
-StatusOr<ModelSpec> Qwen2FromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> Qwen2FromHf(const format::JsonNode& config,
                                 const format::Checkpoint& checkpoint) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
   Decoder decoder = ReadHfDecoder(&reader, "qwen2", {.max_context = 32768});

@@ -5,7 +5,7 @@
 
 namespace qinfer::model {
 
-StatusOr<ModelSpec> Qwen3FromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> Qwen3FromHf(const format::JsonNode& config,
                                 const format::Checkpoint& checkpoint) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
   Decoder decoder = ReadHfDecoder(&reader, "qwen3", {.max_context = 32768});

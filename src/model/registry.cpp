@@ -42,8 +42,10 @@ StatusOr<ModelSpec> FromHf(const format::Checkpoint& checkpoint) {
   if (checkpoint.side_files().config_json.empty()) {
     return FormatError(where + ": missing; it says what the model is, put it beside the weights");
   }
-  QINFER_ASSIGN_OR_RETURN(const JsonDocument config,
-                          ParseJsonObject(checkpoint.side_files().config_json, where));
+  QINFER_ASSIGN_OR_RETURN(
+      const std::unique_ptr<format::JsonTree> tree,
+      ParseJsonObject(checkpoint.side_files().config_json.text(), where, checkpoint.memory()));
+  const format::JsonNode& config = tree->root();
   JsonReader reader(config, where + ": ");
   const std::vector<std::string> names = reader.Strings("architectures", 16);
   QINFER_RETURN_IF_ERROR(reader.status());

@@ -27,7 +27,7 @@ std::vector<bool> RotatedLayers(JsonReader* reader, uint32_t layers) {
 
 }  // namespace
 
-StatusOr<ModelSpec> SmolLm3FromHf(const nlohmann::json& config,
+StatusOr<ModelSpec> SmolLm3FromHf(const format::JsonNode& config,
                                   const format::Checkpoint& checkpoint) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
   Decoder decoder = ReadHfDecoder(&reader, "smollm3", {.max_context = 32768});

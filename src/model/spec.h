@@ -181,7 +181,8 @@ Status ValidateSpec(const ModelSpec& spec);
 // the registry. UnsupportedError names an unknown architecture and lists the known.
 StatusOr<ModelSpec> SpecFromCheckpoint(const format::Checkpoint& checkpoint);
 std::string SpecToJson(const ModelSpec& spec);
-StatusOr<ModelSpec> SpecFromJson(std::string_view json);
+// `memory`: for the time of parsing.
+StatusOr<ModelSpec> SpecFromJson(std::string_view json, Memory* memory);
 
 // What generation_config.json or GGUF metadata says about ends and sampling.
 struct GenerationDefaults {
@@ -189,7 +190,9 @@ struct GenerationDefaults {
   std::optional<float> temperature, top_p, min_p, repetition_penalty;
   std::optional<uint32_t> top_k;
 };
-StatusOr<GenerationDefaults> GenerationDefaultsFromCheckpoint(const format::Checkpoint& checkpoint);
+// `memory`: for the time of parsing.
+StatusOr<GenerationDefaults> GenerationDefaultsFromCheckpoint(const format::Checkpoint& checkpoint,
+                                                              Memory* memory);
 GenerationDefaults GenerationDefaultsFromGguf(const format::Gguf& gguf);
 
 }  // namespace qinfer::model

@@ -1,19 +1,20 @@
 // ModelSpec as JSON and back, for .qinfer files: one list of fields serves both directions. Fields
 // with their default value are left out; an unknown field is an error, since it would change what
 // the model computes.
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <type_traits>
 
+#include "format/json_stream.h"
 #include "model/config_reader.h"
 #include "model/spec.h"
 #include "model/spec_source.h"
-#include "nlohmann/json.hpp"
 
 namespace qinfer::model {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = format::JsonNode;
 
 // ---- The fields. `f(name, value)` for each.
 
@@ -174,77 +175,69 @@ struct Words<kernels::Activation> {
 // ---- Writing
 
 template <typename T>
-Json ToJson(const T& value);
-
-struct Writer {
-  Json* object;
-  template <typename T>
-  void operator()(const char* name, const T& value) {
-    Json json = ToJson(value);
-    const JsonGuard guard(&json);
-    (*object)[name] = std::move(json);
-  }
-};
-
-template <typename T>
 struct IsVector : std::false_type {};
 template <typename T>
 struct IsVector<std::vector<T>> : std::true_type {};
 
 template <typename T>
-constexpr bool kIsPlain = std::is_arithmetic_v<T> || std::is_same_v<T, std::string>;
+std::string ToText(const T& value);
 
-// Fields of `value` that differ from a default-constructed one.
-struct DifferenceWriter {
-  Json* object;
-  const Json& defaults;
+// The texts of all fields, in order.
+struct FieldTexts {
+  std::vector<const char*> names;
+  std::vector<std::string> texts;
   template <typename T>
   void operator()(const char* name, const T& value) {
-    Json json = ToJson(value);
-    const JsonGuard guard(&json);
-    if (json != defaults[name]) (*object)[name] = std::move(json);
+    names.push_back(name);
+    texts.push_back(ToText(value));
   }
 };
 
+// Shortest digits that give the same number again.
+std::string NumberText(double value) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
+}
+
 template <typename T>
-Json ToJson(const T& value) {
-  if constexpr (kIsPlain<T>) {
-    if constexpr (std::is_same_v<T, float>) return static_cast<double>(value);
-    return value;
+std::string ToText(const T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return format::QuoteJson(value);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return NumberText(static_cast<double>(value));
+  } else if constexpr (std::is_integral_v<T>) {
+    return std::to_string(value);
   } else if constexpr (std::is_enum_v<T>) {
-    return Words<T>::kAll[static_cast<size_t>(value)];
+    return format::QuoteJson(Words<T>::kAll[static_cast<size_t>(value)]);
   } else if constexpr (IsVector<T>::value) {
-    Json array = Json::array();
-    JsonGuard guard(&array);
+    std::string text = "[";
     for (const auto& element : value) {
-      Json json = ToJson(element);
-      const JsonGuard element_guard(&json);
-      array.push_back(std::move(json));
+      if (text.size() > 1) text += ",";
+      text += ToText(element);
     }
-    guard.Dismiss();
-    return array;
-  } else if constexpr (std::is_same_v<T, TensorRef>) {
-    TensorRef plain;
-    plain.name = value.name;
-    if (value == plain) return value.name;
-    Json object = Json::object();
-    JsonGuard guard(&object);
-    Writer writer{&object};
-    TensorRef copy = value;
-    Fields(copy, writer);
-    guard.Dismiss();
-    return object;
+    text += "]";
+    return text;
   } else {
+    if constexpr (std::is_same_v<T, TensorRef>) {
+      TensorRef plain;
+      plain.name = value.name;
+      if (value == plain) return format::QuoteJson(value.name);
+    }
+    // What differs from a default-constructed one.
     T defaults_value, copy = value;
-    Json defaults = Json::object(), object = Json::object();
-    const JsonGuard defaults_guard(&defaults);
-    JsonGuard guard(&object);
-    Writer all{&defaults};
-    Fields(defaults_value, all);
-    DifferenceWriter writer{&object, defaults};
-    Fields(copy, writer);
-    guard.Dismiss();
-    return object;
+    FieldTexts defaults, fields;
+    Fields(defaults_value, defaults);
+    Fields(copy, fields);
+    std::string text = "{";
+    for (size_t i = 0; i < fields.texts.size(); ++i) {
+      if (fields.texts[i] == defaults.texts[i]) continue;
+      if (text.size() > 1) text += ",";
+      text.append("\"").append(fields.names[i]).append("\":").append(fields.texts[i]);
+    }
+    text += "}";
+    return text;
   }
 }
 
@@ -255,17 +248,17 @@ class Reader {
   explicit Reader(Status* status) : status_(status) {}
 
   template <typename T>
-  void Read(const nlohmann::json& json, const std::string& where, T* value) {
+  void Read(const Json& json, const std::string& where, T* value) {
     if (!status_->ok()) return;
     if constexpr (std::is_same_v<T, bool>) {
-      if (!json.is_boolean()) return Fail(where, "expected true or false");
-      *value = json.get<bool>();
+      if (json.type != Json::kBool) return Fail(where, "expected true or false");
+      *value = json.boolean;
     } else if constexpr (std::is_same_v<T, std::string>) {
-      if (!json.is_string()) return Fail(where, "expected a string");
-      *value = json.get_ref<const std::string&>();
+      if (!json.IsString()) return Fail(where, "expected a string");
+      *value = std::string(json.text);
     } else if constexpr (std::is_floating_point_v<T>) {
-      if (!json.is_number()) return Fail(where, "expected a number");
-      const double number = json.get<double>();
+      if (!json.IsNumber()) return Fail(where, "expected a number");
+      const double number = json.number;
       if (std::abs(number) > static_cast<double>(std::numeric_limits<T>::max())) {
         return Fail(where, "the number is too large");
       }
@@ -278,8 +271,8 @@ class Reader {
       ReadArray(json, where, value);
     } else {
       if constexpr (std::is_same_v<T, TensorRef>) {
-        if (json.is_string()) {
-          value->name = json.get_ref<const std::string&>();
+        if (json.IsString()) {
+          value->name = std::string(json.text);
           return;
         }
       }
@@ -290,15 +283,15 @@ class Reader {
  private:
   struct FieldReader {
     Reader* reader;
-    const nlohmann::json& object;
+    const Json& object;
     const std::string& where;
     size_t found = 0;
     template <typename T>
     void operator()(const char* name, T& value) {
-      const auto it = object.find(name);
-      if (it == object.end()) return;
+      const Json* field = object.Get(name);
+      if (field == nullptr) return;
       ++found;
-      reader->Read(*it, where + "." + name, &value);
+      reader->Read(*field, where + "." + name, &value);
     }
   };
   struct FieldNames {
@@ -314,9 +307,9 @@ class Reader {
   }
 
   template <typename T>
-  void ReadInteger(const nlohmann::json& json, const std::string& where, T* value) {
-    if (json.is_number_unsigned()) {
-      const uint64_t number = json.get<uint64_t>();
+  void ReadInteger(const Json& json, const std::string& where, T* value) {
+    if (json.type == Json::kUint) {
+      const uint64_t number = json.unsigned_whole();
       if (number > static_cast<uint64_t>(std::numeric_limits<T>::max())) {
         return Fail(where, "the number is too large");
       }
@@ -324,8 +317,8 @@ class Reader {
       return;
     }
     if constexpr (std::is_signed_v<T>) {
-      if (json.is_number_integer()) {
-        const int64_t number = json.get<int64_t>();
+      if (json.type == Json::kInt) {
+        const int64_t number = json.whole;
         if (number < std::numeric_limits<T>::min()) return Fail(where, "the number is too small");
         *value = static_cast<T>(number);
         return;
@@ -335,11 +328,11 @@ class Reader {
   }
 
   template <typename T>
-  void ReadEnum(const nlohmann::json& json, const std::string& where, T* value) {
-    if (json.is_string()) {
+  void ReadEnum(const Json& json, const std::string& where, T* value) {
+    if (json.IsString()) {
       size_t i = 0;
       for (const char* word : Words<T>::kAll) {
-        if (json.get_ref<const std::string&>() == word) {
+        if (json.text == word) {
           *value = static_cast<T>(i);
           return;
         }
@@ -350,31 +343,33 @@ class Reader {
   }
 
   template <typename T>
-  void ReadArray(const nlohmann::json& json, const std::string& where, std::vector<T>* value) {
-    if (!json.is_array() || json.size() > kMaxHeadDim) {
+  void ReadArray(const Json& json, const std::string& where, std::vector<T>* value) {
+    if (!json.IsArray() || json.size > kMaxHeadDim) {
       return Fail(where, StrCat("expected an array of at most ", kMaxHeadDim, " elements"));
     }
     value->clear();
-    for (size_t i = 0; i < json.size() && status_->ok(); ++i) {
+    for (const Json& item : json) {
+      if (!status_->ok()) return;
       T element{};
-      Read(json[i], StrCat(where, "[", i, "]"), &element);
+      Read(item, StrCat(where, "[", value->size(), "]"), &element);
       value->push_back(std::move(element));
     }
   }
 
   template <typename T>
-  void ReadObject(const nlohmann::json& json, const std::string& where, T* value) {
-    if (!json.is_object()) return Fail(where, "expected an object");
+  void ReadObject(const Json& json, const std::string& where, T* value) {
+    if (!json.IsObject()) return Fail(where, "expected an object");
     FieldReader fields{this, json, where};
     Fields(*value, fields);
-    if (!status_->ok() || fields.found == json.size()) return;
+    if (!status_->ok() || fields.found == json.size) return;
     FieldNames known;
     Fields(*value, known);
-    for (const auto& item : json.items()) {
+    for (const Json& item : json) {
       bool is_known = false;
-      for (const std::string& name : known.names) is_known = is_known || name == item.key();
+      for (const std::string& name : known.names) is_known = is_known || name == item.key;
       if (!is_known) {
-        return Fail(where + "." + item.key(), "unknown; a newer version is needed to read this");
+        return Fail(where + "." + std::string(item.key),
+                    "unknown; a newer version is needed to read this");
       }
     }
   }
@@ -384,18 +379,15 @@ class Reader {
 
 }  // namespace
 
-std::string SpecToJson(const ModelSpec& spec) {
-  Json json = ToJson(spec);
-  const JsonGuard guard(&json);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string SpecToJson(const ModelSpec& spec) { return ToText(spec); }
 
-StatusOr<ModelSpec> SpecFromJson(std::string_view json) {
-  QINFER_ASSIGN_OR_RETURN(const JsonDocument parsed, ParseJsonObject(json, "model specification"));
+StatusOr<ModelSpec> SpecFromJson(std::string_view json, Memory* memory) {
+  QINFER_ASSIGN_OR_RETURN(const std::unique_ptr<format::JsonTree> parsed,
+                          ParseJsonObject(json, "model specification", memory));
   ModelSpec spec;
   Status status;
   Reader reader(&status);
-  reader.Read(parsed, "spec", &spec);
+  reader.Read(parsed->root(), "spec", &spec);
   QINFER_RETURN_IF_ERROR(status);
   QINFER_RETURN_IF_ERROR(ValidateSpec(spec));
   return spec;

@@ -117,7 +117,7 @@ RopeSpec RopeFromHfObject(JsonReader* object, uint32_t dims, double theta, uint3
 RopeSpec RopeFromHf(JsonReader* config, uint32_t dims, double default_theta,
                     uint32_t* max_context) {
   const double theta = config->Number("rope_theta", 1e-3, kMaxTheta, default_theta);
-  const nlohmann::json* parameters = config->Object("rope_parameters");
+  const format::JsonNode* parameters = config->Object("rope_parameters");
   const char* key = "rope_parameters";
   if (parameters == nullptr) {
     parameters = config->Object("rope_scaling");
@@ -137,7 +137,7 @@ RopeSpec RopeFromHf(JsonReader* config, uint32_t dims, double default_theta,
 
 double YarnSoftmaxScale(JsonReader* config, const RopeSpec& rope) {
   if (rope.scaling != RopeScaling::kYarn) return 1.0;
-  const nlohmann::json* object = config->Object("rope_parameters");
+  const format::JsonNode* object = config->Object("rope_parameters");
   if (object == nullptr) object = config->Object("rope_scaling");
   if (object == nullptr) return 1.0;
   JsonReader reader(*object, config->where() + "rope_scaling.");

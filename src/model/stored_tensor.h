@@ -18,6 +18,7 @@ struct StoredTensor {
   uint64_t rows = 0, cols = 0;  // of the stored matrix, outer dimensions flattened; a vector has 1
   uint32_t parts = 1;           // packed: matrices of `rows` rows one after the other
   uint32_t activation_block = 0;  // declared by the file; 0 = not
+  float activation_scale = 0.0f;  // the same
   // FP8: factors of blocks of scale_rows x scale_cols values.
   const format::TensorInfo* scale = nullptr;
   uint32_t scale_rows = 0, scale_cols = 0;

@@ -46,10 +46,10 @@ class CalibrationRun final : public Work {
         QINFER_RETURN_IF_ERROR(EmbedOne());
         return false;
       case Phase::kLoad:
-        QINFER_RETURN_IF_ERROR(LoadLayer());
+        QINFER_RETURN_IF_ERROR(LoadLayer(deadline));
         return false;
       case Phase::kLayer:
-        QINFER_RETURN_IF_ERROR(RunOne());
+        QINFER_RETURN_IF_ERROR(RunOne(deadline));
         return false;
       case Phase::kHead:
         QINFER_RETURN_IF_ERROR(HeadOne());
@@ -180,23 +180,31 @@ class CalibrationRun final : public Work {
     return OkStatus();
   }
 
-  Status LoadLayer() {
-    store_.reset();
-    QINFER_ASSIGN_OR_RETURN(
-        store_, exec::LoadLayer(*data_->checkpoint(), data_->spec(), layer_, data_->context()));
-    phase_ = Phase::kLayer;
+  Status LoadLayer(const Deadline& deadline) {
+    if (store_ == nullptr) {
+      QINFER_ASSIGN_OR_RETURN(
+          store_, exec::OpenLayer(*data_->checkpoint(), data_->spec(), layer_, data_->context()));
+    }
+    QINFER_ASSIGN_OR_RETURN(const bool done, store_->Step(deadline));
+    if (done) phase_ = Phase::kLayer;
     return OkStatus();
   }
 
-  Status RunOne() {
-    const uint32_t length = static_cast<uint32_t>(samples_[at_].tokens.size());
+  Status RunOne(const Deadline& deadline) {
+    if (!begun_) {
+      const uint32_t length = static_cast<uint32_t>(samples_[at_].tokens.size());
+      QINFER_RETURN_IF_ERROR(
+          forward_->BeginLayer(store_->weights(), layer_, {&length, 1}, HiddenOfCurrent()));
+      begun_ = true;
+    }
     Status tapped;
     const exec::Tap tap = [&](const exec::TapInput& input) {
       if (tapped.ok()) tapped = Observe(input);
     };
-    QINFER_RETURN_IF_ERROR(
-        forward_->RunLayer(store_->weights(), layer_, {&length, 1}, HiddenOfCurrent(), tap));
+    QINFER_ASSIGN_OR_RETURN(const bool done, forward_->StepLayer(tap, deadline));
     QINFER_RETURN_IF_ERROR(tapped);
+    if (!done) return OkStatus();
+    begun_ = false;
     ++progress_.done;
     if (!Advance()) return OkStatus();
     store_.reset();
@@ -240,6 +248,7 @@ class CalibrationRun final : public Work {
   std::shared_ptr<CalibrationData> data_;
   CalibrationData::Feed before_;
   bool committed_ = false;
+  bool begun_ = false;  // a layer on the current sample
   const bool self_generate_;
   Phase phase_ = Phase::kGenerate;
   std::unique_ptr<SelfGenerateWork> generation_;

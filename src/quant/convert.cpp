@@ -32,7 +32,7 @@ class ConvertImpl final : public ConvertWork {
   StatusOr<bool> Step(const Deadline& deadline) override {
     do {
       if (deadline.Cancelled()) return Fail(CancelledError());
-      StatusOr<bool> done = StepOnce();
+      StatusOr<bool> done = StepOnce(deadline);
       if (!done.ok()) return Fail(done.status());
       if (*done) return true;
     } while (!deadline.Expired());
@@ -50,7 +50,7 @@ class ConvertImpl final : public ConvertWork {
     return status;
   }
 
-  StatusOr<bool> StepOnce() {
+  StatusOr<bool> StepOnce(const Deadline& deadline) {
     if (writer_ == nullptr) {
       QINFER_ASSIGN_OR_RETURN(writer_, ModelWriter::Create(std::move(sink_), *checkpoint_,
                                                            resolved_, {}, context_.memory));
@@ -79,7 +79,7 @@ class ConvertImpl final : public ConvertWork {
     if (group_ == nullptr) {
       QINFER_ASSIGN_OR_RETURN(group_, GroupWork::Create(shared_, group));
     }
-    QINFER_ASSIGN_OR_RETURN(const bool done, group_->Step());
+    QINFER_ASSIGN_OR_RETURN(const bool done, group_->Step(deadline));
     if (!done) return false;
     reports_.push_back(group_->report());
     group_.reset();

@@ -78,12 +78,9 @@ StatusOr<std::unique_ptr<Drift>> Drift::Create(std::shared_ptr<const format::Che
   return drift;
 }
 
-Status Drift::EmbedReference() {
-  for (size_t s = 0; s < samples_.size(); ++s) {
-    QINFER_RETURN_IF_ERROR(EmbedFromSource(*checkpoint_, *spec_, samples_[s].tokens, context_,
-                                           hidden_.as<float>() + begins_[s] * spec_->hidden_size));
-  }
-  return OkStatus();
+Status Drift::EmbedReference(size_t sample) {
+  return EmbedFromSource(*checkpoint_, *spec_, samples_[sample].tokens, context_,
+                         hidden_.as<float>() + begins_[sample] * spec_->hidden_size);
 }
 
 Status Drift::EmbedPanels(const weights::Format& format, uint64_t rows, uint32_t begin,
@@ -109,18 +106,31 @@ Status Drift::EmbedPanels(const weights::Format& format, uint64_t rows, uint32_t
   return OkStatus();
 }
 
-Status Drift::RunReference(const exec::LayerWeights& weights, uint32_t layer, size_t sample) {
-  exec::Forward& forward = reference_forward_ != nullptr ? *reference_forward_ : *forward_;
-  const uint32_t length = static_cast<uint32_t>(samples_[sample].tokens.size());
-  return forward.RunLayer(weights, layer, {&length, 1},
-                          hidden_.as<float>() + begins_[sample] * spec_->hidden_size, nullptr);
+StatusOr<bool> Drift::StepLayer(exec::Forward* forward, const exec::LayerWeights& weights,
+                                uint32_t layer, size_t first_row, size_t sample,
+                                const Deadline& deadline) {
+  if (!layer_begun_) {
+    const uint32_t length = static_cast<uint32_t>(samples_[sample].tokens.size());
+    QINFER_RETURN_IF_ERROR(forward->BeginLayer(
+        weights, layer, {&length, 1},
+        hidden_.as<float>() + (first_row + begins_[sample]) * spec_->hidden_size));
+    layer_begun_ = true;
+  }
+  StatusOr<bool> done = forward->StepLayer(nullptr, deadline);
+  if (!done.ok() || *done) layer_begun_ = false;
+  return done;
 }
 
-Status Drift::RunQuantized(const exec::LayerWeights& weights, uint32_t layer, size_t sample) {
-  const uint32_t length = static_cast<uint32_t>(samples_[sample].tokens.size());
-  return forward_->RunLayer(weights, layer, {&length, 1},
-                            hidden_.as<float>() + (tokens_ + begins_[sample]) * spec_->hidden_size,
-                            nullptr);
+StatusOr<bool> Drift::RunReference(const exec::LayerWeights& weights, uint32_t layer, size_t sample,
+                                   const Deadline& deadline) {
+  exec::Forward* forward =
+      reference_forward_ != nullptr ? reference_forward_.get() : forward_.get();
+  return StepLayer(forward, weights, layer, 0, sample, deadline);
+}
+
+StatusOr<bool> Drift::RunQuantized(const exec::LayerWeights& weights, uint32_t layer, size_t sample,
+                                   const Deadline& deadline) {
+  return StepLayer(forward_.get(), weights, layer, tokens_, sample, deadline);
 }
 
 ErrorSums Drift::Compare() const {

@@ -30,20 +30,24 @@ class Drift {
       std::vector<Sample> samples, const exec::Context& context);
 
   // --- The embedding: the reference reads the source; panels of the packed one come by.
-  Status EmbedReference();
+  Status EmbedReference(size_t sample);
   Status EmbedPanels(const weights::Format& format, uint64_t rows, uint32_t begin, uint32_t end,
                      absl::Span<const uint8_t> panels);
 
-  // --- A layer. One call runs one sample.
+  // --- A layer on one sample: the same call until it is true.
   size_t samples() const { return samples_.size(); }
-  Status RunReference(const exec::LayerWeights& weights, uint32_t layer, size_t sample);
-  Status RunQuantized(const exec::LayerWeights& weights, uint32_t layer, size_t sample);
+  StatusOr<bool> RunReference(const exec::LayerWeights& weights, uint32_t layer, size_t sample,
+                              const Deadline& deadline);
+  StatusOr<bool> RunQuantized(const exec::LayerWeights& weights, uint32_t layer, size_t sample,
+                              const Deadline& deadline);
   ErrorSums Compare() const;
 
-  // --- The head: slices of rows, in order, of both heads.
+  // --- The head: its inputs, sample by sample; then slices of rows, in order, of both heads. The
+  // same slice until it is true.
   Status BeginHead();
-  Status HeadSlice(const exec::Linear& reference, const exec::Linear& quantized,
-                   uint64_t first_row);
+  Status HeadInputs(size_t sample);
+  StatusOr<bool> HeadSlice(const exec::Linear& reference, const exec::Linear& quantized,
+                           uint64_t first_row, const Deadline& deadline);
   // reference_perplexity, perplexity, kl_mean, kl_median, kl_p99, kl_p999, kl_max, top1, tokens.
   Status FinishHead(observe::Report* report) const;
   static uint64_t HeadBytes(uint64_t rows_scored, uint64_t slice_rows, uint32_t hidden_size,
@@ -68,8 +72,15 @@ class Drift {
     bool started = false;
   };
 
+  enum class SlicePhase : uint8_t { kReference, kQuantized, kScore };
+
   Drift() = default;
-  void Multiply(const exec::Linear& linear, const float* x, uint32_t count, float* out);
+  StatusOr<bool> StepLayer(exec::Forward* forward, const exec::LayerWeights& weights,
+                           uint32_t layer, size_t first_row, size_t sample,
+                           const Deadline& deadline);
+  Status PrepareSlice(uint32_t rows);
+  bool Multiply(const exec::Linear& linear, const float* x, uint32_t count, float* out,
+                const Deadline& deadline);
   void ScoreRow(float* a, float* b, uint64_t first_row, uint32_t rows, int32_t target,
                 float* powers, Row* row) const;
   double Power(double x) const;
@@ -85,6 +96,11 @@ class Drift {
   std::vector<int32_t> targets_;
   Buffer head_inputs_, head_logits_, head_scratch_;
   uint64_t slice_rows_ = 0;
+  bool layer_begun_ = false;
+  // Where the slice at hand has got to: a tile of targets, and units of its phase.
+  SlicePhase slice_phase_ = SlicePhase::kReference;
+  size_t slice_first_ = 0;
+  uint32_t slice_next_ = 0;
   std::vector<Row> rows_;
 };
 

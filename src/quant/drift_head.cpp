@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "exec/activation_block.h"
 #include "exec/fp_mode.h"
+#include "exec/units.h"
 #include "kernels/layout.h"
 #include "quant/drift.h"
 #include "quant/hidden_states.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr uint32_t kTile = 32;  // scored positions multiplied at once
 constexpr uint32_t kMaxLanes = 64;
+constexpr uint64_t kUnitCodes = 1500000, kUnitFloats = 400000;  // multiply-adds: some 100 µs
 
 uint32_t Lanes(const exec::Context& context) {
   return std::clamp<uint32_t>(context.executor->concurrency(), 1, kMaxLanes);
@@ -62,7 +64,6 @@ uint64_t Drift::HeadBytes(uint64_t rows_scored, uint64_t slice_rows, uint32_t hi
 }
 
 Status Drift::BeginHead() {
-  const exec::ScopedFpMode mode;
   const uint32_t n = spec_->hidden_size;
   targets_.clear();
   for (const Sample& sample : samples_) {
@@ -75,25 +76,35 @@ Status Drift::BeginHead() {
       head_inputs_,
       Buffer::Create(context_.memory, std::max<size_t>(targets_.size() * n * 2 * sizeof(float), 1),
                      "inputs of the head"));
+  return OkStatus();
+}
+
+Status Drift::HeadInputs(size_t sample) {
+  const exec::ScopedFpMode mode;
+  const uint32_t n = spec_->hidden_size;
   QINFER_ASSIGN_OR_RETURN(Buffer norm,
                           Buffer::Create(context_.memory, n * sizeof(float), "the final norm"));
   QINFER_RETURN_IF_ERROR(ReadSmall(*checkpoint_, spec_->final_norm, n, spec_->norm_weight_offset,
                                    context_, norm.as<float>()));
-  for (size_t side = 0; side < 2; ++side) {
-    float* out = head_inputs_.as<float>() + side * targets_.size() * n;
-    for (size_t s = 0; s < samples_.size(); ++s) {
-      const size_t size = samples_[s].tokens.size();
-      for (uint32_t t = ScoredBegin(size); t < ScoredEnd(size); ++t, out += n) {
-        const float* x = hidden_.as<float>() + (side * tokens_ + begins_[s] + t) * n;
-        context_.kernels->rms_norm(x, norm.as<float>(), n, spec_->norm_epsilon, out);
-      }
+  size_t row = 0;
+  for (size_t s = 0; s < sample; ++s) {
+    const size_t size = samples_[s].tokens.size();
+    row += std::max(ScoredEnd(size), ScoredBegin(size)) - ScoredBegin(size);
+  }
+  const size_t size = samples_[sample].tokens.size();
+  for (uint32_t t = ScoredBegin(size); t < ScoredEnd(size); ++t, ++row) {
+    for (size_t side = 0; side < 2; ++side) {
+      const float* x = hidden_.as<float>() + (side * tokens_ + begins_[sample] + t) * n;
+      float* out = head_inputs_.as<float>() + (side * targets_.size() + row) * n;
+      context_.kernels->rms_norm(x, norm.as<float>(), n, spec_->norm_epsilon, out);
     }
   }
   return OkStatus();
 }
 
-// out[t][row of the slice] for a tile of inputs, panels in parallel.
-void Drift::Multiply(const exec::Linear& linear, const float* x, uint32_t count, float* out) {
+// out[t][row of the slice] for a tile of inputs, in units of a few panels from slice_next_ on.
+bool Drift::Multiply(const exec::Linear& linear, const float* x, uint32_t count, float* out,
+                     const Deadline& deadline) {
   const uint32_t n = spec_->hidden_size, lanes = Lanes(context_);
   const uint64_t scratch_bytes = ScratchBytes(n);
   uint8_t* codes_begin = head_scratch_.as<uint8_t>() + lanes * scratch_bytes;
@@ -108,68 +119,94 @@ void Drift::Multiply(const exec::Linear& linear, const float* x, uint32_t count,
     codes.scale_stride = stride / 32;
     codes.sum_stride = stride / 16;
     codes.block = linear.activation_block;
-    for (uint32_t t = 0; t < count; ++t) {
-      context_.kernels->quantize(x + size_t{t} * n, n, t, codes);
+    const exec::ScopedFpMode mode;
+    for (uint32_t t = 0; slice_next_ == 0 && t < count; ++t) {
+      if (linear.activation_scale != 0.0f) {
+        context_.kernels->quantize_static(x + size_t{t} * n, n, t, linear.activation_scale, codes);
+      } else {
+        context_.kernels->quantize(x + size_t{t} * n, n, t, codes);
+      }
     }
   }
   const uint32_t panels = linear.matrix.panels();
-  ParallelFor(context_.executor, std::min(lanes, panels), [&](uint32_t lane) {
-    const exec::ScopedFpMode mode;
-    const uint32_t parts = std::min(lanes, panels);
-    const uint32_t begin = static_cast<uint32_t>(uint64_t{panels} * lane / parts);
-    const uint32_t end = static_cast<uint32_t>(uint64_t{panels} * (lane + 1) / parts);
-    void* scratch = head_scratch_.as<uint8_t>() + lane * scratch_bytes;
-    if (int8) {
-      context_.kernels->matmul_int8(linear.matrix, begin, end, codes, count, out, slice_rows_,
-                                    scratch);
-    } else {
-      context_.kernels->matmul_float(linear.matrix, begin, end, x, n, count, out, slice_rows_,
-                                     scratch);
-    }
-  });
+  const uint64_t panel_work = uint64_t{kernels::kPanelRows} * n * count;
+  const uint32_t each = static_cast<uint32_t>(
+      std::clamp<uint64_t>((int8 ? kUnitCodes : kUnitFloats) / panel_work, 1, panels));
+  return exec::RunUnits(context_.executor, lanes, deadline, CeilDiv(panels, each), &slice_next_,
+                        [&](uint32_t lane, uint32_t unit) {
+                          const uint32_t begin = unit * each, end = std::min(panels, begin + each);
+                          void* scratch = head_scratch_.as<uint8_t>() + lane * scratch_bytes;
+                          if (int8) {
+                            context_.kernels->matmul_int8(linear.matrix, begin, end, codes, count,
+                                                          out, slice_rows_, scratch);
+                          } else {
+                            context_.kernels->matmul_float(linear.matrix, begin, end, x, n, count,
+                                                           out, slice_rows_, scratch);
+                          }
+                        });
 }
 
-Status Drift::HeadSlice(const exec::Linear& reference, const exec::Linear& quantized,
-                        uint64_t first_row) {
-  const exec::ScopedFpMode mode;
+Status Drift::PrepareSlice(uint32_t rows) {
+  const uint32_t n = spec_->hidden_size, lanes = Lanes(context_);
+  slice_rows_ = rows;
+  head_logits_ = Buffer();
+  head_scratch_ = Buffer();
+  QINFER_ASSIGN_OR_RETURN(head_logits_,
+                          Buffer::Create(context_.memory,
+                                         uint64_t{kTile} * rows * 2 * sizeof(float) +
+                                             uint64_t{lanes} * kHeadBlock * sizeof(float),
+                                         "logits of held-out samples"));
+  QINFER_ASSIGN_OR_RETURN(
+      head_scratch_,
+      Buffer::Create(
+          context_.memory,
+          lanes * ScratchBytes(n) + kTile * (CodeStride(n) + CodeStride(n) / 32 * sizeof(float) +
+                                             CodeStride(n) / 16 * sizeof(int32_t)),
+          "scratch of the head"));
+  return OkStatus();
+}
+
+StatusOr<bool> Drift::HeadSlice(const exec::Linear& reference, const exec::Linear& quantized,
+                                uint64_t first_row, const Deadline& deadline) {
   const uint32_t n = spec_->hidden_size, rows = reference.matrix.rows, lanes = Lanes(context_);
   if (quantized.matrix.rows != rows || first_row % kHeadBlock != 0) {
     return InternalError("slices of the two heads do not fit together");
   }
-  if (head_logits_.empty() || slice_rows_ < rows) {
-    slice_rows_ = rows;
-    head_logits_ = Buffer();
-    head_scratch_ = Buffer();
-    QINFER_ASSIGN_OR_RETURN(head_logits_,
-                            Buffer::Create(context_.memory,
-                                           uint64_t{kTile} * rows * 2 * sizeof(float) +
-                                               uint64_t{lanes} * kHeadBlock * sizeof(float),
-                                           "logits of held-out samples"));
-    QINFER_ASSIGN_OR_RETURN(
-        head_scratch_,
-        Buffer::Create(
-            context_.memory,
-            lanes * ScratchBytes(n) + kTile * (CodeStride(n) + CodeStride(n) / 32 * sizeof(float) +
-                                               CodeStride(n) / 16 * sizeof(int32_t)),
-            "scratch of the head"));
-  }
+  if (head_logits_.empty() || slice_rows_ < rows) QINFER_RETURN_IF_ERROR(PrepareSlice(rows));
   float* logits = head_logits_.as<float>();
   float* other = logits + uint64_t{kTile} * slice_rows_;
   float* powers = other + uint64_t{kTile} * slice_rows_;
-  for (size_t first = 0; first < targets_.size(); first += kTile) {
+  while (slice_first_ < targets_.size()) {
+    const size_t first = slice_first_;
     const float* x = head_inputs_.as<float>() + first * n;
     const uint32_t count = static_cast<uint32_t>(std::min<size_t>(kTile, targets_.size() - first));
-    Multiply(reference, x, count, logits);
-    Multiply(quantized, x + targets_.size() * n, count, other);
-    ParallelFor(context_.executor, lanes, [&](uint32_t lane) {
-      const exec::ScopedFpMode lane_mode;
-      for (uint32_t t = lane; t < count; t += lanes) {
-        ScoreRow(logits + t * slice_rows_, other + t * slice_rows_, first_row, rows,
-                 targets_[first + t], powers + size_t{lane} * kHeadBlock, &rows_[first + t]);
-      }
-    });
+    bool complete = false;
+    switch (slice_phase_) {
+      case SlicePhase::kReference:
+        complete = Multiply(reference, x, count, logits, deadline);
+        if (complete) slice_phase_ = SlicePhase::kQuantized;
+        break;
+      case SlicePhase::kQuantized:
+        complete = Multiply(quantized, x + targets_.size() * n, count, other, deadline);
+        if (complete) slice_phase_ = SlicePhase::kScore;
+        break;
+      case SlicePhase::kScore:
+        complete = exec::RunUnits(context_.executor, lanes, deadline, count, &slice_next_,
+                                  [&](uint32_t lane, uint32_t t) {
+                                    ScoreRow(logits + t * slice_rows_, other + t * slice_rows_,
+                                             first_row, rows, targets_[first + t],
+                                             powers + size_t{lane} * kHeadBlock, &rows_[first + t]);
+                                  });
+        if (!complete) break;
+        slice_phase_ = SlicePhase::kReference;
+        slice_first_ += kTile;
+        break;
+    }
+    if (complete) slice_next_ = 0;
+    if (slice_first_ < targets_.size() && (!complete || deadline.Expired())) return false;
   }
-  return OkStatus();
+  slice_first_ = 0;
+  return true;
 }
 
 // Blocks of a fixed size at fixed places, so that the sums do not depend on the slices.

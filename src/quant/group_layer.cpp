@@ -44,6 +44,7 @@ StatusOr<exec::Linear> GroupWork::MakeLinear(const model::TensorRef& weight,
   const uint64_t bytes = (rows + kernels::kPanelRows - 1) / kernels::kPanelRows * plan->panel_bytes;
   linear.format = plan->format;
   linear.activation_block = exec::DefaultActivationBlock(role, plan->format);
+  linear.activation_scale = StaticScale(*plan);
   QINFER_ASSIGN_OR_RETURN(
       linear.matrix,
       weights::View(plan->format, rows, plan->cols,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "exec/activation_block.h"
+#include "quant/quantize_report.h"
 #include "quant/source_rows.h"
 
 namespace qinfer::quant {
@@ -29,15 +30,6 @@ std::vector<Group> MakeGroups(const ResolvedRecipe& resolved, uint32_t layers) {
     groups[g].end = at;
   }
   return groups;
-}
-
-const TensorPlan* HeadPlan(const ResolvedRecipe& resolved) {
-  const TensorPlan* embedding = nullptr;
-  for (const TensorPlan& plan : resolved.tensors) {
-    if (plan.use == TensorUse::kHead) return &plan;
-    if (plan.use == TensorUse::kEmbedding) embedding = &plan;
-  }
-  return embedding;
 }
 
 StatusOr<TensorPlan> ReferencePlan(const TensorPlan& plan, const format::Checkpoint& checkpoint) {
@@ -67,8 +59,9 @@ StatusOr<std::unique_ptr<GroupWork>> GroupWork::Create(const GroupShared& shared
   work->report_["tensors"];
   if (shared.drift == nullptr) return work;
   if (group.layer != UINT32_MAX) work->phase_ = Phase::kReference;
-  if (group.embedding) QINFER_RETURN_IF_ERROR(shared.drift->EmbedReference());
+  if (group.embedding) work->phase_ = Phase::kEmbedReference;
   if (!group.head) return work;
+  work->phase_ = Phase::kHeadInputs;
   QINFER_RETURN_IF_ERROR(shared.drift->BeginHead());
   const TensorPlan* head = HeadPlan(*shared.resolved);
   if (head == nullptr) return InternalError("the model has no head");
@@ -86,45 +79,67 @@ StatusOr<std::unique_ptr<GroupWork>> GroupWork::Create(const GroupShared& shared
   return work;
 }
 
-StatusOr<bool> GroupWork::Step() {
+StatusOr<bool> GroupWork::Step(const Deadline& deadline) {
   switch (phase_) {
+    case Phase::kEmbedReference:
+    case Phase::kHeadInputs:
+      return StepSample();
     case Phase::kReference:
-      return StepReference();
+      return StepReference(deadline);
     case Phase::kTensors:
-      return StepTensors();
+      return StepTensors(deadline);
     case Phase::kQuantized:
-      return StepQuantized();
+      return StepQuantized(deadline);
     case Phase::kTiedHead:
-      return StepTiedHead();
+      return StepTiedHead(deadline);
     case Phase::kDone:
       return true;
   }
   return InternalError("a group is in no phase");
 }
 
-// The reference goes first, so that the float layer is gone before packed tensors are kept.
-StatusOr<bool> GroupWork::StepReference() {
-  if (store_ == nullptr) {
-    QINFER_ASSIGN_OR_RETURN(
-        store_, exec::LoadLayer(*shared_.checkpoint, *shared_.spec, group_.layer, shared_.context));
-    return false;
+// What a held-out sample needs before the group's tensors come by.
+StatusOr<bool> GroupWork::StepSample() {
+  if (phase_ == Phase::kEmbedReference) {
+    QINFER_RETURN_IF_ERROR(shared_.drift->EmbedReference(sample_));
+  } else {
+    QINFER_RETURN_IF_ERROR(shared_.drift->HeadInputs(sample_));
   }
-  QINFER_RETURN_IF_ERROR(shared_.drift->RunReference(store_->weights(), group_.layer, sample_));
   if (++sample_ < shared_.drift->samples()) return false;
-  store_.reset();
   sample_ = 0;
   phase_ = Phase::kTensors;
   return false;
 }
 
-StatusOr<bool> GroupWork::StepTensors() {
+// The reference goes first, so that the float layer is gone before packed tensors are kept.
+StatusOr<bool> GroupWork::StepReference(const Deadline& deadline) {
+  if (store_ == nullptr) {
+    QINFER_ASSIGN_OR_RETURN(
+        store_, exec::OpenLayer(*shared_.checkpoint, *shared_.spec, group_.layer, shared_.context));
+    built_ = false;
+  }
+  if (!built_) {
+    QINFER_ASSIGN_OR_RETURN(built_, store_->Step(deadline));
+    return false;
+  }
+  QINFER_ASSIGN_OR_RETURN(const bool done, shared_.drift->RunReference(
+                                               store_->weights(), group_.layer, sample_, deadline));
+  if (!done || ++sample_ < shared_.drift->samples()) return false;
+  store_.reset();
+  built_ = false;
+  sample_ = 0;
+  phase_ = Phase::kTensors;
+  return false;
+}
+
+StatusOr<bool> GroupWork::StepTensors(const Deadline& deadline) {
   if (tensor_ < group_.end) {
     if (!stream_.has_value()) {
       QINFER_ASSIGN_OR_RETURN(TensorStream stream, OpenStream(tensor_));
       stream_ = std::move(stream);
       return false;
     }
-    QINFER_ASSIGN_OR_RETURN(const bool done, stream_->Step());
+    QINFER_ASSIGN_OR_RETURN(const bool done, stream_->Step(deadline));
     if (!done) return false;
     Describe(shared_.resolved->tensors[tensor_], *stream_);
     stream_.reset();
@@ -150,14 +165,15 @@ StatusOr<bool> GroupWork::StepTensors() {
   return true;
 }
 
-StatusOr<bool> GroupWork::StepQuantized() {
+StatusOr<bool> GroupWork::StepQuantized(const Deadline& deadline) {
   if (!built_) {
     QINFER_RETURN_IF_ERROR(BuildLayer());
     built_ = true;
     return false;
   }
-  QINFER_RETURN_IF_ERROR(shared_.drift->RunQuantized(weights_, group_.layer, sample_));
-  if (++sample_ < shared_.drift->samples()) return false;
+  QINFER_ASSIGN_OR_RETURN(const bool done,
+                          shared_.drift->RunQuantized(weights_, group_.layer, sample_, deadline));
+  if (!done || ++sample_ < shared_.drift->samples()) return false;
   FinishDrift();
   phase_ = Phase::kDone;
   return true;
@@ -165,7 +181,7 @@ StatusOr<bool> GroupWork::StepQuantized() {
 
 // A tied head is the embedding's tensor, which is already written: packing it again gives the same
 // panels and needs no memory for all of them.
-StatusOr<bool> GroupWork::StepTiedHead() {
+StatusOr<bool> GroupWork::StepTiedHead(const Deadline& deadline) {
   const TensorPlan& plan = *HeadPlan(*shared_.resolved);
   if (!tied_.has_value()) {
     PackSettings settings;
@@ -182,8 +198,18 @@ StatusOr<bool> GroupWork::StepTiedHead() {
   }
   const uint32_t end = std::min(tied_->panels(), tied_at_ + shared_.head_slice_panels);
   const absl::Span<uint8_t> panels(tied_panels_.as<uint8_t>(), (end - tied_at_) * plan.panel_bytes);
-  QINFER_RETURN_IF_ERROR(tied_->Pack(tied_at_, end, panels, nullptr, nullptr));
-  QINFER_RETURN_IF_ERROR(EvaluateSlice(plan, tied_at_, end, panels));
+  if (tied_packed_ < end) {
+    const uint32_t stop =
+        std::min(end, tied_packed_ + TensorStream::DefaultUnitPanels(plan, shared_.context));
+    QINFER_RETURN_IF_ERROR(tied_->Pack(tied_packed_, stop,
+                                       panels.subspan((tied_packed_ - tied_at_) * plan.panel_bytes,
+                                                      (stop - tied_packed_) * plan.panel_bytes),
+                                       nullptr, nullptr));
+    tied_packed_ = stop;
+    return false;
+  }
+  QINFER_ASSIGN_OR_RETURN(const bool seen, EvaluateSlice(plan, tied_at_, end, panels, deadline));
+  if (!seen) return false;
   tied_at_ = end;
   if (tied_at_ < tied_->panels()) return false;
   QINFER_RETURN_IF_ERROR(shared_.drift->FinishHead(&report_["evaluation"]));
@@ -191,23 +217,41 @@ StatusOr<bool> GroupWork::StepTiedHead() {
   return true;
 }
 
-Status GroupWork::EvaluateSlice(const TensorPlan& plan, uint32_t begin, uint32_t end,
-                                absl::Span<const uint8_t> panels) {
+// Slices come in order, and the reference's panels of each are made first.
+StatusOr<bool> GroupWork::EvaluateSlice(const TensorPlan& plan, uint32_t begin, uint32_t end,
+                                        absl::Span<const uint8_t> panels,
+                                        const Deadline& deadline) {
   const uint64_t first = uint64_t{begin} * kernels::kPanelRows;
   const uint64_t rows = std::min<uint64_t>(plan.rows, uint64_t{end} * kernels::kPanelRows) - first;
   const uint64_t bytes = (end - begin) * reference_plan_->panel_bytes;
   if (bytes > reference_panels_.size()) return InternalError("a slice of the head is too large");
   const absl::Span<uint8_t> exact(reference_panels_.as<uint8_t>(), bytes);
-  QINFER_RETURN_IF_ERROR(reference_->Pack(begin, end, exact, nullptr, nullptr));
+  if (reference_at_ < end) {
+    const uint64_t panel_bytes = reference_plan_->panel_bytes;
+    const uint32_t stop = std::min(
+        end, reference_at_ + TensorStream::DefaultUnitPanels(*reference_plan_, shared_.context));
+    QINFER_RETURN_IF_ERROR(reference_->Pack(
+        reference_at_, stop,
+        exact.subspan((reference_at_ - begin) * panel_bytes, (stop - reference_at_) * panel_bytes),
+        nullptr, nullptr));
+    reference_at_ = stop;
+    return false;
+  }
   exec::Linear reference, quantized;
   reference.format = reference_plan_->format;
   QINFER_ASSIGN_OR_RETURN(
       reference.matrix, weights::View(reference_plan_->format, rows, plan.cols, exact, plan.name));
   quantized.format = plan.format;
   quantized.activation_block = exec::DefaultActivationBlock(model::LinearRole::kHead, plan.format);
+  quantized.activation_scale = StaticScale(plan);
   QINFER_ASSIGN_OR_RETURN(quantized.matrix,
                           weights::View(plan.format, rows, plan.cols, panels, plan.name));
-  return shared_.drift->HeadSlice(reference, quantized, first);
+  return shared_.drift->HeadSlice(reference, quantized, first, deadline);
+}
+
+float GroupWork::StaticScale(const TensorPlan& plan) const {
+  if (!shared_.resolved->static_activations || shared_.calibration == nullptr) return 0.0f;
+  return StaticActivationScale(*shared_.resolved, plan, *shared_.calibration);
 }
 
 StatusOr<const InputStats*> GroupWork::StatsOf(const TensorPlan& plan, uint32_t part) const {
@@ -268,13 +312,17 @@ StatusOr<TensorStream> GroupWork::OpenStream(size_t index) {
           kept, Buffer::Create(shared_.context.memory, plan.bytes, "a packed tensor"));
       options.keep = absl::MakeSpan(kept.as<uint8_t>(), plan.bytes);
     } else if (plan.use == TensorUse::kEmbedding) {
-      options.hook = [this, &plan](uint32_t begin, uint32_t end, absl::Span<const uint8_t> panels) {
-        return shared_.drift->EmbedPanels(plan.format, plan.rows, begin, end, panels);
+      options.hook = [this, &plan](uint32_t begin, uint32_t end, absl::Span<const uint8_t> panels,
+                                   const Deadline&) -> StatusOr<bool> {
+        QINFER_RETURN_IF_ERROR(
+            shared_.drift->EmbedPanels(plan.format, plan.rows, begin, end, panels));
+        return true;
       };
     } else if (plan.use == TensorUse::kHead) {
       options.unit_panels = shared_.head_slice_panels;
-      options.hook = [this, &plan](uint32_t begin, uint32_t end, absl::Span<const uint8_t> panels) {
-        return EvaluateSlice(plan, begin, end, panels);
+      options.hook = [this, &plan](uint32_t begin, uint32_t end, absl::Span<const uint8_t> panels,
+                                   const Deadline& deadline) {
+        return EvaluateSlice(plan, begin, end, panels, deadline);
       };
     }
   }

@@ -44,29 +44,38 @@ std::vector<Group> MakeGroups(const ResolvedRecipe& resolved, uint32_t layers);
 
 // The reference's slices of the head: the source's own format, exactly.
 StatusOr<TensorPlan> ReferencePlan(const TensorPlan& plan, const format::Checkpoint& checkpoint);
-const TensorPlan* HeadPlan(const ResolvedRecipe& resolved);  // the embedding's where tied
 
 class GroupWork {
  public:
   static StatusOr<std::unique_ptr<GroupWork>> Create(const GroupShared& shared, const Group& group);
-  // One unit; true when the group is finished.
-  StatusOr<bool> Step();
+  // One unit, or units of one kind until the deadline; true when the group is finished.
+  StatusOr<bool> Step(const Deadline& deadline);
   // {"layer", "tensors": [...], "hidden": {...}, "evaluation": {...}}
   const observe::Report& report() const { return report_; }
 
  private:
-  enum class Phase : uint8_t { kReference, kTensors, kQuantized, kTiedHead, kDone };
+  enum class Phase : uint8_t {
+    kEmbedReference,
+    kReference,
+    kHeadInputs,
+    kTensors,
+    kQuantized,
+    kTiedHead,
+    kDone
+  };
 
   GroupWork(const GroupShared& shared, const Group& group) : shared_(shared), group_(group) {}
-  StatusOr<bool> StepReference();
-  StatusOr<bool> StepTensors();
-  StatusOr<bool> StepQuantized();
-  StatusOr<bool> StepTiedHead();
+  StatusOr<bool> StepSample();
+  StatusOr<bool> StepReference(const Deadline& deadline);
+  StatusOr<bool> StepTensors(const Deadline& deadline);
+  StatusOr<bool> StepQuantized(const Deadline& deadline);
+  StatusOr<bool> StepTiedHead(const Deadline& deadline);
   StatusOr<TensorStream> OpenStream(size_t index);
-  Status EvaluateSlice(const TensorPlan& plan, uint32_t begin, uint32_t end,
-                       absl::Span<const uint8_t> panels);
+  StatusOr<bool> EvaluateSlice(const TensorPlan& plan, uint32_t begin, uint32_t end,
+                               absl::Span<const uint8_t> panels, const Deadline& deadline);
   void Describe(const TensorPlan& plan, const TensorStream& stream);
   StatusOr<const InputStats*> StatsOf(const TensorPlan& plan, uint32_t part) const;
+  float StaticScale(const TensorPlan& plan) const;  // of its inputs; 0 = not fixed
   Status BuildLayer();
   StatusOr<exec::Linear> MakeLinear(const model::TensorRef& weight, const model::TensorRef& bias,
                                     model::LinearRole role);
@@ -93,7 +102,7 @@ class GroupWork {
   std::optional<TensorPlan> reference_plan_;
   std::optional<TensorPacker> reference_, tied_;
   Buffer reference_panels_, tied_panels_;
-  uint32_t tied_at_ = 0;
+  uint32_t reference_at_ = 0, tied_at_ = 0, tied_packed_ = 0;  // panels
   observe::Report report_;
 };
 

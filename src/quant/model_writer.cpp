@@ -118,10 +118,10 @@ StatusOr<std::vector<SideDocument>> CollectDocuments(const format::Checkpoint& c
     QINFER_RETURN_IF_ERROR(CollectFromGguf(*checkpoint.gguf(), memory, &documents));
   } else {
     const format::SideFiles& files = checkpoint.side_files();
-    AddText(format::kSideTokenizerJson, files.tokenizer_json, memory, &documents);
-    AddText(format::kSideTokenizerConfig, files.tokenizer_config_json, memory, &documents);
-    AddText(format::kSideChatTemplate, files.chat_template_jinja, memory, &documents);
-    AddText(format::kSideGenerationConfig, files.generation_config_json, memory, &documents);
+    AddText(format::kSideTokenizerJson, files.tokenizer_json.text(), memory, &documents);
+    AddText(format::kSideTokenizerConfig, files.tokenizer_config_json.text(), memory, &documents);
+    AddText(format::kSideChatTemplate, files.chat_template_jinja.text(), memory, &documents);
+    AddText(format::kSideGenerationConfig, files.generation_config_json.text(), memory, &documents);
   }
   QINFER_ASSIGN_OR_RETURN(const auto tokenizer, SourceTokenizer(checkpoint, memory));
   if (tokenizer != nullptr) {
@@ -142,13 +142,23 @@ StatusOr<std::unique_ptr<ModelWriter>> ModelWriter::Create(std::unique_ptr<io::S
   QINFER_ASSIGN_OR_RETURN(writer->writer_, format::QinferWriter::Create(std::move(sink)));
   format::QinferWriter& out = *writer->writer_;
   QINFER_RETURN_IF_ERROR(out.SetMetadata(format::kMetaSpec, model::SpecToJson(resolved.spec)));
-  std::string_view config = checkpoint.side_files().config_json;
+  std::string_view config = checkpoint.side_files().config_json.text();
   if (checkpoint.qinfer() != nullptr) config = checkpoint.qinfer()->Metadata(format::kMetaConfig);
   if (!config.empty()) {
     QINFER_RETURN_IF_ERROR(out.SetMetadata(format::kMetaConfig, config));
   }
   if (!recipe_json.empty()) {
     QINFER_RETURN_IF_ERROR(out.SetMetadata(format::kMetaRecipe, recipe_json));
+  }
+  if (resolved.static_activations) {
+    QINFER_RETURN_IF_ERROR(out.RequireFeature(format::kFeatureStaticActivations));
+  } else if (recipe_json.empty() && checkpoint.qinfer() != nullptr &&
+             (checkpoint.qinfer()->features() >> format::kFeatureStaticActivations & 1) != 0) {
+    // A file that is only converted keeps what its logits depend on.
+    QINFER_RETURN_IF_ERROR(out.RequireFeature(format::kFeatureStaticActivations));
+    QINFER_RETURN_IF_ERROR(
+        out.SetMetadata(format::kMetaActivationRanges,
+                        checkpoint.qinfer()->Metadata(format::kMetaActivationRanges)));
   }
   uint64_t all = 0;
   std::vector<uint64_t> before;
@@ -186,7 +196,7 @@ Status ModelWriter::SetReport(std::string_view json) {
 }
 
 Status ModelWriter::SetRanges(std::string_view json) {
-  return writer_->SetMetadata(kMetaActivationRanges, json);
+  return writer_->SetMetadata(format::kMetaActivationRanges, json);
 }
 
 }  // namespace qinfer::quant

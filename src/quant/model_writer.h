@@ -44,7 +44,7 @@ class ModelWriter {
   uint64_t file_bytes() const { return writer_->file_bytes(); }
   // The report's summary, within the room that Create has left; a longer one is refused.
   Status SetReport(std::string_view json);
-  Status SetRanges(std::string_view json);  // static activation ranges
+  Status SetRanges(std::string_view json);  // where ResolvedRecipe::static_activations
   Status Finish() { return writer_->Finish(); }
 
  private:
@@ -55,7 +55,5 @@ class ModelWriter {
 
 // "exact" or "measured": whether a tensor's values are those of the source.
 std::string_view ImportWord(const TensorPlan& plan);
-// Metadata key of the static activation ranges: {"<tensor>": {"min": a, "max": b, "scale": s}}.
-inline constexpr std::string_view kMetaActivationRanges = "qinfer.activation_ranges";
 
 }  // namespace qinfer::quant

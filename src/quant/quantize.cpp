@@ -116,7 +116,7 @@ class QuantizeImpl final : public QuantizeWork {
         QINFER_RETURN_IF_ERROR(Replay());
         return false;
       case Phase::kGroup:
-        QINFER_RETURN_IF_ERROR(StepGroup());
+        QINFER_RETURN_IF_ERROR(StepGroup(deadline));
         return false;
       case Phase::kFinish:
         QINFER_RETURN_IF_ERROR(Finish());
@@ -280,7 +280,7 @@ class QuantizeImpl final : public QuantizeWork {
     return OkStatus();
   }
 
-  Status StepGroup() {
+  Status StepGroup(const Deadline& deadline) {
     const size_t index = reports_.size();
     if (group_ == nullptr) {
       progress_.phase = groups_[index].embedding ? "quantize embedding"
@@ -288,7 +288,7 @@ class QuantizeImpl final : public QuantizeWork {
                                                  : "quantize layer";
       QINFER_ASSIGN_OR_RETURN(group_, GroupWork::Create(shared_, groups_[index]));
     }
-    QINFER_ASSIGN_OR_RETURN(const bool done, group_->Step());
+    QINFER_ASSIGN_OR_RETURN(const bool done, group_->Step(deadline));
     if (!done) return OkStatus();
     // By way of text in any case, so that a resumed run reads what this one has kept.
     const std::string text = group_->report().ToJson(-1);
@@ -332,7 +332,8 @@ class QuantizeImpl final : public QuantizeWork {
     }
     QINFER_RETURN_IF_ERROR(writer_->SetReport(Summary(report_).ToJson(-1)));
     if (options_.recipe.static_activations && data() != nullptr) {
-      QINFER_RETURN_IF_ERROR(writer_->SetRanges(ActivationRanges(resolved_, *data()).ToJson(-1)));
+      const observe::Report ranges = ActivationRanges(resolved_, *data());
+      QINFER_RETURN_IF_ERROR(writer_->SetRanges(ranges.size() == 0 ? "{}" : ranges.ToJson(-1)));
     }
     QINFER_RETURN_IF_ERROR(writer_->Finish());
     observe::Report& memory = report_["memory"];

@@ -76,7 +76,7 @@ struct Recipe {
   std::string
       head;  // empty = as linear where untied; a tied head shares the embedding unless this is set
   bool search_scales = true;
-  bool static_activations = false;  // store calibrated activation ranges in the file
+  bool static_activations = false;  // scales of INT8 activations are fixed by calibration
   std::vector<Override> overrides;
 };
 

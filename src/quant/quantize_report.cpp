@@ -125,18 +125,47 @@ observe::Report Summary(const observe::Report& report) {
   return summary;
 }
 
+namespace {
+
+// Null for what is no linear weight, or has not been calibrated.
+const InputStats* StatsOfInput(const ResolvedRecipe& resolved, const TensorPlan& plan,
+                               const CalibrationData& calibration) {
+  using model::LinearRole;
+  const InputStats* stats = nullptr;
+  if (plan.use == TensorUse::kLinear) {
+    // Experts and the parts of latent attention stay dynamic: their inputs have ranges of their
+    // own.
+    for (const LinearRole role : {LinearRole::kQ, LinearRole::kK, LinearRole::kV, LinearRole::kO,
+                                  LinearRole::kGate, LinearRole::kUp, LinearRole::kDown}) {
+      if (plan.role == role) stats = calibration.Find(plan.layer, role);
+    }
+  } else if (HeadPlan(resolved) == &plan) {
+    stats = calibration.Find(UINT32_MAX, model::LinearRole::kHead);
+  }
+  return stats == nullptr || stats->observer->values() == 0 ? nullptr : stats;
+}
+
+}  // namespace
+
+float StaticActivationScale(const ResolvedRecipe& resolved, const TensorPlan& plan,
+                            const CalibrationData& calibration) {
+  const InputStats* stats = StatsOfInput(resolved, plan, calibration);
+  if (stats == nullptr) return 0.0f;
+  const auto scale = static_cast<float>(calibration.InputRange(*stats).Magnitude() / 127.0);
+  return scale >= kernels::kLeastScale && scale <= kernels::kLargestScale ? scale : 0.0f;
+}
+
 observe::Report ActivationRanges(const ResolvedRecipe& resolved,
                                  const CalibrationData& calibration) {
   observe::Report ranges;
   for (const TensorPlan& plan : resolved.tensors) {
-    if (plan.use != TensorUse::kLinear && plan.use != TensorUse::kHead) continue;
-    const InputStats* stats = calibration.Find(plan.layer, plan.role, plan.part);
-    if (stats == nullptr || stats->observer->values() == 0) continue;
-    const Range range = calibration.InputRange(*stats);
+    const float scale = StaticActivationScale(resolved, plan, calibration);
+    if (scale == 0.0f) continue;
+    const Range range = calibration.InputRange(*StatsOfInput(resolved, plan, calibration));
     observe::Report& item = ranges[plan.name];
     item["min"] = range.min;
     item["max"] = range.max;
-    item["scale"] = range.Magnitude() / 127.0;
+    item["scale"] = double{scale};
   }
   return ranges;
 }

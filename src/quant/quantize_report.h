@@ -24,7 +24,11 @@ struct ReportInputs {
 observe::Report BuildReport(const ReportInputs& inputs);
 // Without tensors and layers: the same for the same inputs and options, whatever the machine did.
 observe::Report Summary(const observe::Report& report);
-// {"tensor": {"min", "max", "scale"}} for every quantized linear weight.
+// The scale that calibration fixes for the input of a linear weight or of the head; 0 where it has
+// seen nothing, or only values that no scale fits.
+float StaticActivationScale(const ResolvedRecipe& resolved, const TensorPlan& plan,
+                            const CalibrationData& calibration);
+// {"tensor": {"min", "max", "scale"}} for every weight that has such a scale.
 observe::Report ActivationRanges(const ResolvedRecipe& resolved,
                                  const CalibrationData& calibration);
 

@@ -361,6 +361,7 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
   }
   ResolvedRecipe resolved;
   resolved.spec = spec;
+  resolved.static_activations = recipe.static_activations;
   const bool packed = checkpoint.qinfer() != nullptr;
   NameSplit(packed, &resolved.spec);
   const Uses uses = CollectUses(spec, packed);
@@ -457,6 +458,15 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
     if (plan.use == TensorUse::kEmbedding) QINFER_RETURN_IF_ERROR(CheckEmbedding(plan));
   }
   return resolved;
+}
+
+const TensorPlan* HeadPlan(const ResolvedRecipe& resolved) {
+  const TensorPlan* embedding = nullptr;
+  for (const TensorPlan& plan : resolved.tensors) {
+    if (plan.use == TensorUse::kHead) return &plan;
+    if (plan.use == TensorUse::kEmbedding) embedding = &plan;
+  }
+  return embedding;
 }
 
 observe::Report RecipeReport(const Recipe& recipe) {

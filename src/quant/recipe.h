@@ -52,7 +52,8 @@ struct ResolvedRecipe {
   model::ModelSpec spec;  // of the output: as the source's, with the head added where asked
   // In the order of processing: embedding, layers in order, head, everything else.
   std::vector<TensorPlan> tensors;
-  bool added_head = false;  // a tied head that got a tensor of its own
+  bool added_head = false;          // a tied head that got a tensor of its own
+  bool static_activations = false;  // the output fixes the scales of INT8 activations
   // Tensors of parts that the model leaves out (layers that predict further tokens).
   uint64_t skipped_tensors = 0, skipped_bytes = 0;
 };
@@ -61,6 +62,7 @@ struct ResolvedRecipe {
 Recipe KeepRecipe();
 StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
                                        const format::Checkpoint& checkpoint, const Recipe& recipe);
+const TensorPlan* HeadPlan(const ResolvedRecipe& resolved);  // the embedding's where tied
 // For the file, the report and the journal's fingerprint; the same recipe gives the same text.
 observe::Report RecipeReport(const Recipe& recipe);
 std::string_view TensorUseName(const TensorPlan& plan);  // "q", ..., "head", "embedding", "small"

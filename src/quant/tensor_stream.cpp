@@ -74,9 +74,9 @@ StatusOr<TensorStream> TensorStream::Create(const format::Checkpoint& checkpoint
   return stream;
 }
 
-StatusOr<bool> TensorStream::Step() {
+StatusOr<bool> TensorStream::Step(const Deadline& deadline) {
   if (!plan_->packed()) return StepBytes();
-  return observer_ != nullptr ? StepObserve() : StepPanels();
+  return observer_ != nullptr ? StepObserve() : StepPanels(deadline);
 }
 
 // The first pass over a tensor whose values are clipped to an observed range.
@@ -95,16 +95,27 @@ StatusOr<bool> TensorStream::StepObserve() {
   return false;
 }
 
-StatusOr<bool> TensorStream::StepPanels() {
+StatusOr<bool> TensorStream::StepPanels(const Deadline& deadline) {
   const uint32_t end = std::min(packer_->panels(), panel_ + unit_panels_);
   const uint64_t bytes = uint64_t{end - panel_} * plan_->panel_bytes;
   const absl::Span<uint8_t> out = options_.keep.empty()
                                       ? absl::MakeSpan(unit_.as<uint8_t>(), bytes)
                                       : options_.keep.subspan(panel_ * plan_->panel_bytes, bytes);
-  const bool measure = plan_->action == TensorAction::kPack;
-  QINFER_RETURN_IF_ERROR(packer_->Pack(panel_, end, out, measure ? &errors_ : nullptr,
-                                       measure ? &extremes_ : nullptr));
-  if (options_.hook) QINFER_RETURN_IF_ERROR(options_.hook(panel_, end, out));
+  if (packed_ < end) {
+    // What a hook gets at once may be much to pack: a few panels a step.
+    const uint32_t stop = std::min(end, packed_ + DefaultUnitPanels(*plan_, context_));
+    const absl::Span<uint8_t> part =
+        out.subspan((packed_ - panel_) * plan_->panel_bytes, (stop - packed_) * plan_->panel_bytes);
+    const bool measure = plan_->action == TensorAction::kPack;
+    QINFER_RETURN_IF_ERROR(packer_->Pack(packed_, stop, part, measure ? &errors_ : nullptr,
+                                         measure ? &extremes_ : nullptr));
+    packed_ = stop;
+    if (packed_ < end) return false;
+  }
+  if (options_.hook) {
+    QINFER_ASSIGN_OR_RETURN(const bool seen, options_.hook(panel_, end, out, deadline));
+    if (!seen) return false;
+  }
   QINFER_RETURN_IF_ERROR(writer_->Write(index_, done_bytes_, out));
   done_bytes_ += bytes;
   panel_ = end;

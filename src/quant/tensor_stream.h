@@ -14,9 +14,9 @@ namespace qinfer::quant {
 
 class TensorStream {
  public:
-  // Sees finished panels [begin, end) of a matrix.
-  using PanelHook =
-      std::function<Status(uint32_t begin, uint32_t end, absl::Span<const uint8_t> bytes)>;
+  // Sees finished panels [begin, end) of a matrix, again and again until it is true.
+  using PanelHook = std::function<StatusOr<bool>(
+      uint32_t begin, uint32_t end, absl::Span<const uint8_t> bytes, const Deadline& deadline)>;
 
   struct Options {
     PackSettings pack;
@@ -24,7 +24,7 @@ class TensorStream {
     RangeOptions range;
     double ema_alpha = 0.95;
     absl::Span<uint8_t> keep;  // receives the whole packed tensor, or empty
-    uint32_t unit_panels = 0;  // panels between interruptions; 0 = a few per lane
+    uint32_t unit_panels = 0;  // panels that the hook gets at once; 0 = a few per lane
     PanelHook hook;            // may be null
   };
 
@@ -38,8 +38,8 @@ class TensorStream {
   static StatusOr<TensorStream> Create(const format::Checkpoint& checkpoint, const TensorPlan& plan,
                                        size_t index, ModelWriter* writer, Options options,
                                        const exec::Context& context);
-  // One unit; true when the tensor is finished.
-  StatusOr<bool> Step();
+  // One unit, or what a hook does until the deadline; true when the tensor is finished.
+  StatusOr<bool> Step(const Deadline& deadline);
 
   const ErrorSums& errors() const { return errors_; }
   const Extremes& extremes() const { return extremes_; }
@@ -48,7 +48,7 @@ class TensorStream {
   uint64_t done_bytes() const { return done_bytes_; }
 
  private:
-  StatusOr<bool> StepPanels();
+  StatusOr<bool> StepPanels(const Deadline& deadline);
   StatusOr<bool> StepObserve();
   StatusOr<bool> StepBytes();
 
@@ -60,7 +60,7 @@ class TensorStream {
   exec::Context context_;
   std::optional<TensorPacker> packer_;
   std::unique_ptr<Observer> observer_;  // while a clipping range is looked for
-  uint32_t unit_panels_ = 1, panel_ = 0, observed_ = 0;
+  uint32_t unit_panels_ = 1, panel_ = 0, packed_ = 0, observed_ = 0;
   Buffer unit_;
   uint64_t done_bytes_ = 0, source_at_ = 0;
   ErrorSums errors_;

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "tokenizer/json_program.h"
-#include "tokenizer/json_tree.h"
 #include "tokenizer/runtime.h"
 #include "tokenizer/spec.h"
+#include "tokenizer/tokenizer_json.h"
 
 namespace qinfer::tokenizer {
 namespace {
@@ -31,7 +31,7 @@ Status CheckIds(const TokenizerSpec& spec) {
 Status ReadModelFlags(const JsonNode& model, const TokenizerJson& json, const TokenIndex& index,
                       TokenizerSpec* spec) {
   const JsonNode* dropout = model.Get("dropout");
-  if (dropout != nullptr && dropout->type == JsonNode::kNumber && dropout->number > 0)
+  if (dropout != nullptr && dropout->IsNumber() && dropout->number > 0)
     return UnsupportedError("model.dropout is set: encoding would be random; set it to null");
   spec->fuse_unk = model.GetBool("fuse_unk", false);
   spec->byte_fallback = model.GetBool("byte_fallback", false);
@@ -44,7 +44,8 @@ Status ReadModelFlags(const JsonNode& model, const TokenizerJson& json, const To
   if (unk != nullptr && unk->type == JsonNode::kString) {
     spec->unk = index.Find(unk->text);
     if (spec->unk < 0)
-      return FormatError(StrCat("unk_token \"", unk->text, "\" is not in the vocabulary"));
+      return FormatError(
+          StrCat("unk_token \"", std::string(unk->text), "\" is not in the vocabulary"));
   }
   if (!json.has_merges) return FormatError("the merges are missing (model.merges)");
   return OkStatus();
@@ -86,7 +87,7 @@ Status ResolveMerges(const TokenizerJson& json, const TokenIndex& index, Tokeniz
 std::string_view ConfigToken(const JsonNode& config, std::string_view key) {
   const JsonNode* node = config.Get(key);
   if (node == nullptr) return {};
-  return node->type == JsonNode::kString ? std::string_view(node->text) : node->GetText("content");
+  return node->type == JsonNode::kString ? node->text : node->GetText("content");
 }
 
 // add_bos_token and add_eos_token of the configuration override the template, as in transformers.
@@ -119,9 +120,9 @@ Status ReadConfig(std::string_view config_json, const TokenIndex& index, Tokeniz
     if (!spec->suffix.empty()) spec->eos = spec->suffix.back();
     return OkStatus();
   }
-  JsonNode config;
-  const Status status = ParseSmallJson(config_json, &config);
-  if (!status.ok()) return Annotate(status, "tokenizer_config.json");
+  format::JsonTree tree(spec->memory);
+  QINFER_RETURN_IF_ERROR(tree.Parse(config_json, "tokenizer_config.json"));
+  const JsonNode& config = tree.root();
   if (!config.IsObject()) return FormatError("tokenizer_config.json is not an object");
   spec->bos = FindToken(index, *spec, ConfigToken(config, "bos_token"));
   spec->eos = FindToken(index, *spec, ConfigToken(config, "eos_token"));
@@ -132,7 +133,7 @@ Status ReadConfig(std::string_view config_json, const TokenIndex& index, Tokeniz
 Status ReadSpec(std::string_view text, std::string_view config, TokenizerSpec* spec) {
   TokenizerJson json(spec->memory);
   QINFER_RETURN_IF_ERROR(ParseTokenizerJson(text, &json, spec));
-  const JsonNode* model = json.root.Get("model");
+  const JsonNode* model = json.tree.root().Get("model");
   if (model == nullptr || !model->IsObject())
     return FormatError("not a tokenizer.json: it has no object \"model\"");
   const std::string_view type = model->GetText("type", json.has_merges ? "BPE" : "");
@@ -149,10 +150,10 @@ Status ReadSpec(std::string_view text, std::string_view config, TokenizerSpec* s
   QINFER_RETURN_IF_ERROR(ReadModelFlags(*model, json, index, spec));
   QINFER_RETURN_IF_ERROR(ResolveMerges(json, index, spec));
   QINFER_RETURN_IF_ERROR(AssignAddedIds(index, spec));
-  QINFER_RETURN_IF_ERROR(ReadNormalizer(json.root.Get("normalizer"), spec));
-  QINFER_RETURN_IF_ERROR(ReadPretokenizer(json.root.Get("pre_tokenizer"), spec));
-  QINFER_RETURN_IF_ERROR(ReadPostProcessor(json.root.Get("post_processor"), spec));
-  QINFER_RETURN_IF_ERROR(ReadDecoder(json.root.Get("decoder"), spec));
+  QINFER_RETURN_IF_ERROR(ReadNormalizer(json.tree.root().Get("normalizer"), spec));
+  QINFER_RETURN_IF_ERROR(ReadPretokenizer(json.tree.root().Get("pre_tokenizer"), spec));
+  QINFER_RETURN_IF_ERROR(ReadPostProcessor(json.tree.root().Get("post_processor"), spec));
+  QINFER_RETURN_IF_ERROR(ReadDecoder(json.tree.root().Get("decoder"), spec));
   return ReadConfig(config, index, spec);
 }
 

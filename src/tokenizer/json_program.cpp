@@ -64,7 +64,7 @@ Status ForEach(const JsonNode& node, const char* list, const char* what, Each ea
   const JsonNode* items = node.Get(list);
   if (items == nullptr || items->type != JsonNode::kArray)
     return FormatError(StrCat(what, ": a Sequence without its list \"", list, "\""));
-  for (const auto& item : items->children) QINFER_RETURN_IF_ERROR(each(*item));
+  for (const JsonNode& item : *items) QINFER_RETURN_IF_ERROR(each(item));
   return OkStatus();
 }
 
@@ -192,10 +192,10 @@ Status TemplateIds(const JsonNode& special, std::string_view name, std::vector<u
   if (ids == nullptr || ids->type != JsonNode::kArray)
     return FormatError(StrCat("post-processor: special token \"", std::string(name),
                               "\" of the template is not defined"));
-  for (const auto& id : ids->children) {
-    if (id->type != JsonNode::kNumber || !(id->number >= 0 && id->number < kMaxVocabulary))
+  for (const JsonNode& id : *ids) {
+    if (!id.IsNumber() || !(id.number >= 0 && id.number < kMaxVocabulary))
       return FormatError("post-processor: an id of the template is no token id");
-    out->push_back(static_cast<uint32_t>(id->number));
+    out->push_back(static_cast<uint32_t>(id.number));
   }
   return OkStatus();
 }
@@ -209,10 +209,10 @@ Status Template(const JsonNode& node, TokenizerSpec* spec) {
   std::vector<uint32_t> before;
   std::vector<uint32_t> after;
   int sequences = 0;
-  for (const auto& item : single->children) {
-    if (item->Get("Sequence") != nullptr) {
+  for (const JsonNode& item : *single) {
+    if (item.Get("Sequence") != nullptr) {
       ++sequences;
-    } else if (const JsonNode* token = item->Get("SpecialToken"); token != nullptr) {
+    } else if (const JsonNode* token = item.Get("SpecialToken"); token != nullptr) {
       QINFER_RETURN_IF_ERROR(
           TemplateIds(*special, token->GetText("id"), sequences == 0 ? &before : &after));
     } else {
@@ -240,11 +240,12 @@ Status PostProcessor(const JsonNode& node, int depth, TokenizerSpec* spec) {
   if (type == "BertProcessing" || type == "RobertaProcessing") {
     for (const char* name : {"cls", "sep"}) {
       const JsonNode* pair = node.Get(name);
-      if (pair == nullptr || pair->type != JsonNode::kArray || pair->children.size() != 2 ||
-          pair->children[1]->type != JsonNode::kNumber ||
-          !(pair->children[1]->number >= 0 && pair->children[1]->number < kMaxVocabulary))
+      const JsonNode* second =
+          pair != nullptr && pair->IsArray() && pair->size == 2 ? pair->first->next : nullptr;
+      if (second == nullptr || !second->IsNumber() ||
+          !(second->number >= 0 && second->number < kMaxVocabulary))
         return FormatError(StrCat("post-processor: \"", name, "\" is not [text, id]"));
-      const auto id = static_cast<uint32_t>(pair->children[1]->number);
+      const auto id = static_cast<uint32_t>(second->number);
       if (name[0] == 'c') {
         spec->prefix.insert(spec->prefix.begin(), id);
       } else {

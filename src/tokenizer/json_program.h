@@ -2,8 +2,8 @@
 // the programs of a spec. Vocabulary and merges are read in from_json.cpp.
 #pragma once
 
-#include "tokenizer/json_tree.h"
 #include "tokenizer/spec.h"
+#include "tokenizer/tokenizer_json.h"
 
 namespace qinfer::tokenizer {
 

@@ -155,6 +155,7 @@ static void test_plan(void) {
   qinfer_engine* engine = NULL;
   qinfer_session* session = NULL;
   int32_t tokens[kTokens];
+  uint64_t loaded;
   source.path.data = model_path();
   source.path.size = QINFER_STRLEN;
   engine_options.context_tokens = 512;
@@ -163,6 +164,8 @@ static void test_plan(void) {
   CHECK_OK(qinfer_runtime_memory(runtime, &usage, &err));
   CHECK(usage.peak_bytes == 0);
   model = load_model(runtime);
+  CHECK_OK(qinfer_runtime_memory(runtime, &usage, &err));
+  loaded = usage.used_bytes;
   CHECK_OK(qinfer_engine_create(model, &engine_options, &engine, &err));
   CHECK_OK(qinfer_session_create(engine, &session, &err));
   CHECK(generate_greedy(session, kPrompt, kTokens, tokens) == kTokens);
@@ -170,6 +173,10 @@ static void test_plan(void) {
   printf("memory plan %llu bytes, peak %llu bytes (%.3f)\n", (unsigned long long)plan.total_bytes,
          (unsigned long long)usage.peak_bytes, (double)plan.total_bytes / (double)usage.peak_bytes);
   CHECK(usage.peak_bytes <= plan.total_bytes);
+  /* Part by part, too: what an engine adds to a loaded model, its sampler included. */
+  CHECK(usage.used_bytes - loaded <= plan.kv_bytes + plan.workspace_bytes);
+  CHECK((double)(plan.kv_bytes + plan.workspace_bytes) <=
+        1.05 * (double)(usage.used_bytes - loaded));
   CHECK((double)plan.total_bytes <= 1.1 * (double)usage.peak_bytes);
   qinfer_session_release(session);
   qinfer_engine_release(engine);

@@ -1,24 +1,30 @@
 // Runs every scenario again and again, failing the N-th allocation (of the host's allocator, or of
-// operator new) or the N-th read, for N = 1, 2, ... until nothing fails any more. Each failure must
-// give the right status and leave nothing behind, and a retry afterwards must work.
+// operator new) or the N-th read, for N = 1, 2, ... until nothing fails any more; with "-on" also
+// everything after the N-th, until the scenario has ended. Each failure must give the right status
+// and leave nothing behind, and a retry afterwards must work.
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
 
 #include "scenarios.h"
 
 namespace {
 
-// The one countdown: the call that brings it to zero fails, once.
+// The one countdown: the call that brings it to zero fails, once, or with all that follow.
 struct Countdown {
   long left = 0;  // 0 = off
   long seen = 0;
+  bool stays = false, failing = false;
   bool Fails() {
     ++seen;
-    return left > 0 && --left == 0;
+    if (left > 0 && --left == 0) failing = true;
+    if (!failing) return false;
+    failing = stays;
+    return true;
   }
 };
 Countdown g_new, g_allocator, g_read;
@@ -109,9 +115,10 @@ struct Outcome {
 };
 
 Outcome RunOnce(const fault::NamedScenario& scenario, const fault::Files& files,
-                const fault::Hooks& hooks, Countdown* which, long n) {
+                const fault::Hooks& hooks, Countdown* which, long n, bool stays) {
   g_new = g_allocator = g_read = Countdown();
   which->left = n;
+  which->stays = stays;
   Outcome outcome;
   g_watch_new = true;
   outcome.status = scenario.run(files, hooks, &outcome.err);
@@ -129,17 +136,21 @@ void Complain(const char* scenario, long n, const char* what, const Outcome& out
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* const kind = argc > 1 ? argv[1] : "";
+  std::string kind = argc > 1 ? argv[1] : "";
+  const bool stays = kind.size() > 3 && kind.compare(kind.size() - 3, 3, "-on") == 0;
+  if (stays) kind.resize(kind.size() - 3);
   const char* const only = argc > 2 ? argv[2] : nullptr;
   // How long one scenario may take before its failures are spread out: everything is tried in
   // `full`.
   const bool full = argc > 3 && std::strcmp(argv[3], "full") == 0;
   Countdown* which = nullptr;
-  if (std::strcmp(kind, "new") == 0) which = &g_new;
-  if (std::strcmp(kind, "allocator") == 0) which = &g_allocator;
-  if (std::strcmp(kind, "read") == 0) which = &g_read;
+  if (kind == "new") which = &g_new;
+  if (kind == "allocator") which = &g_allocator;
+  if (kind == "read") which = &g_read;
   if (which == nullptr) {
-    std::fprintf(stderr, "usage: fault_injection new|allocator|read [SCENARIO|all [full]]\n");
+    std::fprintf(
+        stderr,
+        "usage: fault_injection new|allocator|read[-on] [SCENARIO... as it begins|all [full]]\n");
     return 2;
   }
   fault::Files files;
@@ -153,12 +164,13 @@ int main(int argc, char** argv) {
   const fault::Hooks hooks{&allocator, Open};
   long total = 0;
   for (const fault::NamedScenario& scenario : fault::Scenarios()) {
-    if (only != nullptr && std::strcmp(only, "all") != 0 && std::strcmp(only, scenario.name) != 0) {
+    if (only != nullptr && std::strcmp(only, "all") != 0 &&
+        std::strncmp(only, scenario.name, std::strlen(only)) != 0) {
       continue;
     }
     // Once without failures: what there is to fail, and anything that is made once and kept.
     const auto begin = std::chrono::steady_clock::now();
-    Outcome clean = RunOnce(scenario, files, hooks, which, 0);
+    Outcome clean = RunOnce(scenario, files, hooks, which, 0, false);
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (clean.status < 0) {
@@ -174,7 +186,7 @@ int main(int argc, char** argv) {
     long injected = 0;
     for (long n = 1; n <= points; n += n < 200 ? 1 : step) {
       const long live_new = g_live_new, live_blocks = g_live_blocks;
-      Outcome outcome = RunOnce(scenario, files, hooks, which, n);
+      Outcome outcome = RunOnce(scenario, files, hooks, which, n, stays);
       ++injected;
       const qinfer_status expected = which == &g_read ? QINFER_E_IO : QINFER_E_NOMEM;
       if (outcome.status != expected) Complain(scenario.name, n, "wrong status", outcome);
@@ -189,11 +201,11 @@ int main(int argc, char** argv) {
       g_drops = g_opens = 0;
       if (g_failures > 20) return 1;
     }
-    clean = RunOnce(scenario, files, hooks, which, 0);
+    clean = RunOnce(scenario, files, hooks, which, 0, false);
     if (clean.status < 0) Complain(scenario.name, injected, "no retry", clean);
     g_drops = g_opens = 0;
     std::printf("%-10s %6ld of %6ld points of %s failed, %.3f s a run\n", scenario.name, injected,
-                points, kind, seconds);
+                points, kind.c_str(), seconds);
     std::fflush(stdout);
     total += injected;
   }

@@ -63,6 +63,31 @@ qinfer_status Load(const Files& files, const Hooks& hooks, qinfer_error* err) {
   return qinfer_report_render(report.handle, QINFER_RENDER_JSON, &json, err);
 }
 
+// A folder, with everything that lies in it.
+qinfer_status LoadFolder(const Files& files, const Hooks& hooks, qinfer_error* err) {
+  Runtime runtime;
+  Model model;
+  TRY(OpenRuntime(hooks, &runtime, err));
+  return qinfer_model_load_path(runtime.handle, files.path.data(), files.path.size(), &model.handle,
+                                err);
+}
+
+qinfer_status LoadBytes(const std::string& bytes, const Hooks& hooks, qinfer_error* err) {
+  Runtime runtime;
+  Model model;
+  TRY(OpenRuntime(hooks, &runtime, err));
+  qinfer_io io = hooks.open(&bytes);
+  qinfer_source source = QINFER_SOURCE_INIT;
+  source.io = &io;
+  return qinfer_model_load(runtime.handle, &source, nullptr, &model.handle, err);
+}
+qinfer_status LoadGguf(const Files& files, const Hooks& hooks, qinfer_error* err) {
+  return LoadBytes(files.gguf, hooks, err);
+}
+qinfer_status LoadQinfer(const Files& files, const Hooks& hooks, qinfer_error* err) {
+  return LoadBytes(files.qinfer, hooks, err);
+}
+
 qinfer_status Plan(const Files& files, const Hooks& hooks, qinfer_error* err) {
   Runtime runtime;
   TRY(OpenRuntime(hooks, &runtime, err));
@@ -238,6 +263,33 @@ qinfer_status Evaluate(const Files& files, const Hooks& hooks, qinfer_error* err
   return RunAndTakeReport(&task, err);
 }
 
+qinfer_status AppendBytes(void* user, uint64_t offset, const void* src, size_t n) {
+  std::string& out = *static_cast<std::string*>(user);
+  if (out.size() < offset + n) out.resize(offset + n);
+  out.replace(offset, n, static_cast<const char*>(src), n);
+  return QINFER_OK;
+}
+
+// The model in the folder as a .qinfer file.
+qinfer_status MakeQinfer(const std::string& path, std::string* out) {
+  Runtime runtime;
+  Model model;
+  Task task;
+  TRY(qinfer_runtime_create(QINFER_ABI, nullptr, &runtime.handle, nullptr));
+  qinfer_source source = QINFER_SOURCE_INIT;
+  source.path = Text(path);
+  qinfer_load_options load = QINFER_LOAD_OPTIONS_INIT;
+  load.parts = QINFER_PARTS_HEADER;
+  TRY(qinfer_model_load(runtime.handle, &source, &load, &model.handle, nullptr));
+  qinfer_write_io sink = QINFER_WRITE_IO_INIT;
+  sink.user = out;
+  sink.write_at = AppendBytes;
+  qinfer_target target = QINFER_TARGET_INIT;
+  target.io = &sink;
+  TRY(qinfer_convert_begin(model.handle, &target, &task.handle, nullptr));
+  return qinfer_task_wait(task.handle, UINT64_MAX, nullptr);
+}
+
 bool ReadAll(const std::string& path, std::string* out) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return false;
@@ -255,16 +307,28 @@ bool LoadFiles(Files* files) {
     files->path = path;
     return ReadAll(path + "/model.safetensors", &files->weights) &&
            ReadAll(path + "/tokenizer.json", &files->tokenizer) &&
-           ReadAll(path + "/tokenizer_config.json", &files->tokenizer_config);
+           ReadAll(path + "/tokenizer_config.json", &files->tokenizer_config) &&
+           ReadAll(QINFER_SOURCE_DIR "/tests/golden/gguf-models/llama-rope-freqs.gguf",
+                   &files->gguf) &&
+           MakeQinfer(path, &files->qinfer) >= QINFER_OK;
   }
   return false;
 }
 
 const std::vector<NamedScenario>& Scenarios() {
   static const std::vector<NamedScenario> scenarios = {
-      {"tokenize", Tokenize}, {"render", Render},       {"plan", Plan},
-      {"load", Load},         {"generate", Generate},   {"convert", Convert},
-      {"quantize", Quantize}, {"calibrate", Calibrate}, {"evaluate", Evaluate},
+      {"tokenize", Tokenize},
+      {"render", Render},
+      {"plan", Plan},
+      {"load", Load},
+      {"load_folder", LoadFolder},
+      {"load_gguf", LoadGguf},
+      {"load_qinfer", LoadQinfer},
+      {"generate", Generate},
+      {"convert", Convert},
+      {"quantize", Quantize},
+      {"calibrate", Calibrate},
+      {"evaluate", Evaluate},
   };
   return scenarios;
 }

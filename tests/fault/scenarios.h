@@ -20,6 +20,7 @@ struct Hooks {
 
 struct Files {
   std::string weights, config, tokenizer, tokenizer_config;
+  std::string gguf, qinfer;  // small models in the other containers
   std::string path;
 };
 // False: there is no test model.

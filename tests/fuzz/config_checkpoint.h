@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "format/checkpoint.h"
 
@@ -11,9 +12,9 @@ namespace qinfer::fuzz {
 
 class ConfigCheckpoint final : public format::Checkpoint {
  public:
-  explicit ConfigCheckpoint(const std::string& text) {
-    files_.config_json = text;
-    files_.generation_config_json = text;
+  explicit ConfigCheckpoint(std::string text) : Checkpoint(&memory_), text_(std::move(text)) {
+    files_.config_json = format::Document::Borrow(text_);
+    files_.generation_config_json = files_.config_json;
   }
   format::Container container() const override { return format::Container::kConfigOnly; }
   const std::string& name() const override { return name_; }
@@ -23,7 +24,8 @@ class ConfigCheckpoint final : public format::Checkpoint {
   const format::SideFiles& side_files() const override { return files_; }
 
  private:
-  std::string name_ = "fuzz";
+  Memory memory_;
+  std::string name_ = "fuzz", text_;
   format::SideFiles files_;
 };
 

@@ -21,7 +21,7 @@ void Check(bool good) {
 void Use(const ConfigCheckpoint& checkpoint, const qinfer::model::ModelSpec& spec) {
   Check(qinfer::model::ValidateSpec(spec).ok());
   const std::string json = qinfer::model::SpecToJson(spec);
-  const auto again = qinfer::model::SpecFromJson(json);
+  const auto again = qinfer::model::SpecFromJson(json, checkpoint.memory());
   Check(again.ok() && *again == spec);
   qinfer::Memory memory;
   qinfer::SerialExecutor executor;
@@ -40,8 +40,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ConfigCheckpoint checkpoint(text);
   const auto spec = qinfer::model::SpecFromCheckpoint(checkpoint);
   if (spec.ok()) Use(checkpoint, *spec);
-  const auto stored = qinfer::model::SpecFromJson(text);
+  const auto stored = qinfer::model::SpecFromJson(text, checkpoint.memory());
   if (stored.ok()) Use(checkpoint, *stored);
-  (void)qinfer::model::GenerationDefaultsFromCheckpoint(checkpoint).ok();
+  (void)qinfer::model::GenerationDefaultsFromCheckpoint(checkpoint, checkpoint.memory()).ok();
   return 0;
 }

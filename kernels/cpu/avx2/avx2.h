@@ -26,6 +26,8 @@ void MatmulFloat(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
 void DecodeRow(const Matrix& matrix, uint32_t row, float* out);
 
 void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out);
+void QuantizeStatic(const float* x, uint32_t cols, uint32_t token, float scale,
+                    const Activations& out);
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out);
 void Add(float* x, const float* y, size_t n);
 void Scale(float* x, float by, size_t n);

@@ -14,11 +14,11 @@ void MatmulQuantized(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_
   run(matrix, panel_begin, panel_end, x, tokens, out, out_stride, scratch);
 }
 
-constexpr Table kTable = {"avx2",         MatmulQuantized, avx2::MatmulFloat, avx2::DecodeRow,
-                          avx2::Quantize, avx2::RmsNorm,   avx2::Add,         avx2::Scale,
-                          avx2::Gated,    avx2::Softcap,   avx2::Rope,        avx2::WriteK,
-                          avx2::WriteV,   avx2::Attention, avx2::Argmax,      avx2::ExpSum,
-                          avx2::ExpShift};
+constexpr Table kTable = {"avx2",         MatmulQuantized,     avx2::MatmulFloat, avx2::DecodeRow,
+                          avx2::Quantize, avx2::RmsNorm,       avx2::Add,         avx2::Scale,
+                          avx2::Gated,    avx2::Softcap,       avx2::Rope,        avx2::WriteK,
+                          avx2::WriteV,   avx2::Attention,     avx2::Argmax,      avx2::ExpSum,
+                          avx2::ExpShift, avx2::QuantizeStatic};
 
 }  // namespace
 

@@ -3,6 +3,24 @@
 
 namespace qinfer::kernels::avx2 {
 
+namespace {
+
+// Rounds up to eight values to the nearest even codes.
+QINFER_INLINE void StoreCodes(__m256 v, uint32_t count, int8_t* codes) {
+  const __m256i q = _mm256_cvtps_epi32(v);
+  __m128i b = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
+  b = _mm_packs_epi16(b, b);
+  if (count >= 8) {
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(codes), b);
+    return;
+  }
+  int8_t tail[16];
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(tail), b);
+  memcpy(codes, tail, count);
+}
+
+}  // namespace
+
 float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
   __m256 amax = _mm256_setzero_ps(), bad = _mm256_setzero_ps();
   const __m256 largest = Set(__FLT_MAX__);
@@ -17,30 +35,18 @@ float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
     return _mm256_movemask_ps(bad) != 0 ? __builtin_nanf("") : 0.0f;
   }
   const __m256 inverse = Set(127.0f / top);
-  for (uint32_t i = 0; i < count; i += 8) {
-    const __m256 v = _mm256_mul_ps(LoadTail(x + i, count - i), inverse);
-    const __m256i q = _mm256_cvtps_epi32(v);
-    __m128i b = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
-    b = _mm_packs_epi16(b, b);
-    if (count - i >= 8) {
-      _mm_storel_epi64(reinterpret_cast<__m128i*>(codes + i), b);
-    } else {
-      int8_t tail[16];
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(tail), b);
-      memcpy(codes + i, tail, count - i);
-    }
-  }
+  for (uint32_t i = 0; i < count; i += 8)
+    StoreCodes(_mm256_mul_ps(LoadTail(x + i, count - i), inverse), count - i, codes + i);
   return top / 127.0f;
 }
 
-void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
-  const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
-  int8_t* codes = out.codes + token * out.code_stride;
-  float* scales = out.scales + token * out.scale_stride;
-  for (uint32_t k = 0; k < cols; k += out.block)
-    scales[k / out.block] = QuantizeBlock(x + k, Min(out.block, cols - k), codes + k);
+namespace {
+
+void ZeroPadding(uint32_t cols, uint32_t padded, int8_t* codes) {
   if (padded != cols) memset(codes + cols, 0, padded - cols);
-  int32_t* sums = out.sums + token * out.sum_stride;
+}
+
+void SumCodes(const int8_t* codes, uint32_t padded, int32_t* sums) {
   const __m128i ones8 = _mm_set1_epi8(1), ones16 = _mm_set1_epi16(1);
   for (uint32_t k = 0; k < padded; k += 16) {
     const __m128i c = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + k));
@@ -49,6 +55,44 @@ void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& 
     s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
     sums[k / 16] = _mm_cvtsi128_si32(s);
   }
+}
+
+// One block at a given scale; returns it, or NaN.
+float StaticBlock(const float* x, uint32_t count, float scale, int8_t* codes) {
+  __m256 bad = _mm256_setzero_ps();
+  const __m256 largest = Set(__FLT_MAX__), inverse = Set(1.0f / scale), top = Set(127.0f);
+  for (uint32_t i = 0; i < count; i += 8) {
+    const __m256 v = LoadTail(x + i, count - i);
+    bad = _mm256_or_ps(bad, _mm256_cmp_ps(Abs(v), largest, _CMP_NLE_UQ));
+    const __m256 clamped = _mm256_min_ps(_mm256_mul_ps(v, inverse), top);
+    StoreCodes(_mm256_max_ps(clamped, Set(-127.0f)), count - i, codes + i);
+  }
+  if (_mm256_movemask_ps(bad) == 0) return scale;
+  memset(codes, 0, count);
+  return __builtin_nanf("");
+}
+
+}  // namespace
+
+void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
+  const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
+  int8_t* codes = out.codes + token * out.code_stride;
+  float* scales = out.scales + token * out.scale_stride;
+  for (uint32_t k = 0; k < cols; k += out.block)
+    scales[k / out.block] = QuantizeBlock(x + k, Min(out.block, cols - k), codes + k);
+  ZeroPadding(cols, padded, codes);
+  SumCodes(codes, padded, out.sums + token * out.sum_stride);
+}
+
+void QuantizeStatic(const float* x, uint32_t cols, uint32_t token, float scale,
+                    const Activations& out) {
+  const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
+  int8_t* codes = out.codes + token * out.code_stride;
+  float* scales = out.scales + token * out.scale_stride;
+  for (uint32_t k = 0; k < cols; k += out.block)
+    scales[k / out.block] = StaticBlock(x + k, Min(out.block, cols - k), scale, codes + k);
+  ZeroPadding(cols, padded, codes);
+  SumCodes(codes, padded, out.sums + token * out.sum_stride);
 }
 
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out) {

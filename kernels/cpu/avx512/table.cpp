@@ -15,10 +15,10 @@ void MatmulQuantized(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_
 }
 
 constexpr Table kTable = {
-    "avx512",        MatmulQuantized, avx512::MatmulFloat, avx512::DecodeRow, avx512::Quantize,
-    avx512::RmsNorm, avx512::Add,     avx512::Scale,       avx512::Gated,     avx512::Softcap,
-    avx512::Rope,    avx512::WriteK,  avx512::WriteV,      avx512::Attention, avx512::Argmax,
-    avx512::ExpSum,  avx512::ExpShift};
+    "avx512",        MatmulQuantized,  avx512::MatmulFloat,   avx512::DecodeRow, avx512::Quantize,
+    avx512::RmsNorm, avx512::Add,      avx512::Scale,         avx512::Gated,     avx512::Softcap,
+    avx512::Rope,    avx512::WriteK,   avx512::WriteV,        avx512::Attention, avx512::Argmax,
+    avx512::ExpSum,  avx512::ExpShift, avx512::QuantizeStatic};
 
 }  // namespace
 

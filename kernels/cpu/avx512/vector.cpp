@@ -4,6 +4,17 @@
 
 namespace qinfer::kernels::avx512 {
 
+namespace {
+
+// Rounds up to sixteen values to the nearest even codes.
+QINFER_INLINE void StoreCodes(__m512 v, uint32_t count, int8_t* codes) {
+  int8_t all[16];
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(all), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+  memcpy(codes, all, count);
+}
+
+}  // namespace
+
 float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
   __m512 amax = _mm512_setzero_ps();
   uint32_t bad = 0;
@@ -19,23 +30,18 @@ float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
     return bad != 0 ? __builtin_nanf("") : 0.0f;
   }
   const __m512 inverse = Set(127.0f / top);
-  for (uint32_t i = 0; i < count; i += 16) {
-    const __m512i q = _mm512_cvtps_epi32(_mm512_mul_ps(LoadTail(x + i, count - i), inverse));
-    int8_t eight[16];
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(eight), _mm512_cvtepi32_epi8(q));
-    memcpy(codes + i, eight, Min(16, count - i));
-  }
+  for (uint32_t i = 0; i < count; i += 16)
+    StoreCodes(_mm512_mul_ps(LoadTail(x + i, count - i), inverse), Min(16, count - i), codes + i);
   return top / 127.0f;
 }
 
-void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
-  const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
-  int8_t* codes = out.codes + token * out.code_stride;
-  float* scales = out.scales + token * out.scale_stride;
-  for (uint32_t k = 0; k < cols; k += out.block)
-    scales[k / out.block] = QuantizeBlock(x + k, Min(out.block, cols - k), codes + k);
+namespace {
+
+void ZeroPadding(uint32_t cols, uint32_t padded, int8_t* codes) {
   if (padded != cols) memset(codes + cols, 0, padded - cols);
-  int32_t* sums = out.sums + token * out.sum_stride;
+}
+
+void SumCodes(const int8_t* codes, uint32_t padded, int32_t* sums) {
   const __m128i ones8 = _mm_set1_epi8(1), ones16 = _mm_set1_epi16(1);
   for (uint32_t k = 0; k < padded; k += 16) {
     const __m128i c = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + k));
@@ -44,6 +50,44 @@ void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& 
     s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
     sums[k / 16] = _mm_cvtsi128_si32(s);
   }
+}
+
+// One block at a given scale; returns it, or NaN.
+float StaticBlock(const float* x, uint32_t count, float scale, int8_t* codes) {
+  uint32_t bad = 0;
+  const __m512 largest = Set(__FLT_MAX__), inverse = Set(1.0f / scale), top = Set(127.0f);
+  for (uint32_t i = 0; i < count; i += 16) {
+    const __m512 v = LoadTail(x + i, count - i);
+    bad |= _mm512_cmp_ps_mask(Abs(v), largest, _CMP_NLE_UQ);
+    const __m512 clamped = _mm512_min_ps(_mm512_mul_ps(v, inverse), top);
+    StoreCodes(_mm512_max_ps(clamped, Set(-127.0f)), Min(16, count - i), codes + i);
+  }
+  if (bad == 0) return scale;
+  memset(codes, 0, count);
+  return __builtin_nanf("");
+}
+
+}  // namespace
+
+void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
+  const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
+  int8_t* codes = out.codes + token * out.code_stride;
+  float* scales = out.scales + token * out.scale_stride;
+  for (uint32_t k = 0; k < cols; k += out.block)
+    scales[k / out.block] = QuantizeBlock(x + k, Min(out.block, cols - k), codes + k);
+  ZeroPadding(cols, padded, codes);
+  SumCodes(codes, padded, out.sums + token * out.sum_stride);
+}
+
+void QuantizeStatic(const float* x, uint32_t cols, uint32_t token, float scale,
+                    const Activations& out) {
+  const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
+  int8_t* codes = out.codes + token * out.code_stride;
+  float* scales = out.scales + token * out.scale_stride;
+  for (uint32_t k = 0; k < cols; k += out.block)
+    scales[k / out.block] = StaticBlock(x + k, Min(out.block, cols - k), scale, codes + k);
+  ZeroPadding(cols, padded, codes);
+  SumCodes(codes, padded, out.sums + token * out.sum_stride);
 }
 
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out) {

@@ -2,6 +2,7 @@
 #include "kernels/cpu/neon/neon.h"
 
 #include "kernels/cpu/tables.h"
+#include "kernels/ref/ref.h"
 
 namespace qinfer::kernels {
 namespace {
@@ -15,11 +16,11 @@ void MatmulQuantized(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_
   run(matrix, panel_begin, panel_end, x, tokens, out, out_stride, scratch);
 }
 
-constexpr Table kTable = {"neon",         MatmulQuantized, neon::MatmulFloat, neon::DecodeRow,
-                          neon::Quantize, neon::RmsNorm,   neon::Add,         neon::Scale,
-                          neon::Gated,    neon::Softcap,   neon::Rope,        neon::WriteK,
-                          neon::WriteV,   neon::Attention, neon::Argmax,      neon::ExpSum,
-                          neon::ExpShift};
+constexpr Table kTable = {"neon",         MatmulQuantized,    neon::MatmulFloat, neon::DecodeRow,
+                          neon::Quantize, neon::RmsNorm,      neon::Add,         neon::Scale,
+                          neon::Gated,    neon::Softcap,      neon::Rope,        neon::WriteK,
+                          neon::WriteV,   neon::Attention,    neon::Argmax,      neon::ExpSum,
+                          neon::ExpShift, ref::QuantizeStatic};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include "kernels/cpu/neon/neon.h"
 #include "kernels/cpu/neon_dotprod/neon_dotprod.h"
 #include "kernels/cpu/tables.h"
+#include "kernels/ref/ref.h"
 
 namespace qinfer::kernels {
 namespace {
@@ -20,7 +21,7 @@ constexpr Table kTable = {
     neon::Quantize, neon::RmsNorm,           neon::Add,         neon::Scale,
     neon::Gated,    neon::Softcap,           neon::Rope,        neon::WriteK,
     neon::WriteV,   neon_dotprod::Attention, neon::Argmax,      neon::ExpSum,
-    neon::ExpShift};
+    neon::ExpShift, ref::QuantizeStatic};
 
 }  // namespace
 

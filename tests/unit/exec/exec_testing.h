@@ -72,7 +72,7 @@ struct Recorded {
     options.access = io::Access::kCopy;
     options.memory = &memory;
     format::SideFiles side;
-    side.config_json = "{}";
+    side.config_json = format::Document::Borrow("{}");
     StatusOr<std::shared_ptr<io::Source>> source = io::OpenFile(path, io::Access::kCopy, &memory);
     EXPECT_TRUE(source.ok()) << source.status().message();
     if (!source.ok()) return;

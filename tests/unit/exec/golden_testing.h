@@ -31,8 +31,10 @@ inline StatusOr<std::shared_ptr<format::Checkpoint>> OpenGolden(const std::strin
   options.access = io::Access::kCopy;
   format::SideFiles side;
   if (weights.find(".gguf") == std::string::npos) {
-    side.config_json =
+    const std::string config =
         ReadText(folder + "config" + (variant.empty() ? "" : "-" + variant) + ".json");
+    QINFER_ASSIGN_OR_RETURN(side.config_json,
+                            format::Document::Copy(config, &machine->memory, "a configuration"));
   }
   QINFER_ASSIGN_OR_RETURN(std::shared_ptr<io::Source> source,
                           io::OpenFile(folder + weights, io::Access::kCopy, &machine->memory));

@@ -94,6 +94,49 @@ INSTANTIATE_TEST_SUITE_P(
                     Model3{"models/olmo2-small", Activations::kAuto},
                     Model3{"models/llama-odd", Activations::kAuto}));
 
+// A layer in the smallest steps gives the same bits and taps, and takes many of them.
+TEST(Layers, RunInSteps) {
+  Machine machine;
+  auto model = LoadPath(Golden("models/mistral-window"), &machine);
+  ASSERT_TRUE(model.ok());
+  const model::ModelSpec& spec = (*model)->spec();
+  ForwardOptions options;
+  options.max_batch_tokens = 60;
+  auto forward = Forward::CreateForLayers(spec, machine.context, options, (*model)->checkpoint());
+  ASSERT_TRUE(forward.ok());
+  const uint32_t lengths[] = {41, 19};
+  std::vector<float> whole(60 * spec.hidden_size);
+  for (size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i % 17) * 0.1f - 0.8f;
+  std::vector<float> pieces = whole;
+  std::vector<float> seen[2];
+  const auto tap_into = [](std::vector<float>* out) {
+    return [out](const TapInput& input) {
+      for (uint32_t t = 0; t < input.tokens; ++t) {
+        out->insert(out->end(), input.x + t * input.stride,
+                    input.x + t * input.stride + input.cols);
+      }
+    };
+  };
+  const LayerWeights& weights = (*model)->layer(1);
+  ASSERT_TRUE((*forward)->RunLayer(weights, 1, lengths, whole.data(), tap_into(&seen[0])).ok());
+  EXPECT_EQ((*forward)->StepLayer({}, Deadline()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE((*forward)->BeginLayer(weights, 1, lengths, pieces.data()).ok());
+  Deadline smallest;
+  smallest.until_ns = 0;
+  uint32_t steps = 0;
+  for (bool done = false; !done; ++steps) {
+    auto step = (*forward)->StepLayer(tap_into(&seen[1]), smallest);
+    ASSERT_TRUE(step.ok()) << step.status();
+    done = *step;
+    ASSERT_LT(steps, 100000u);
+  }
+  // At least a step for every token of every phase that has one unit a token.
+  EXPECT_GE(steps, 60u * 4);
+  EXPECT_EQ(std::memcmp(pieces.data(), whole.data(), whole.size() * sizeof(float)), 0);
+  EXPECT_TRUE(seen[0] == seen[1]);
+}
+
 TEST(Layers, RefusesMisuse) {
   Machine machine;
   auto model = LoadPath(Golden("models/mistral-window"), &machine);

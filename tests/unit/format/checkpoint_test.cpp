@@ -69,11 +69,11 @@ TEST_F(CheckpointTest, SingleFileWithSideDocuments) {
     EXPECT_EQ(std::string(out.begin(), out.end()), "llo");
     EXPECT_EQ(checkpoint.Read(*tensor, 3, absl::MakeSpan(out)).code(),
               absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(checkpoint.side_files().config_json, "{\"model_type\":\"llama\"}");
-    EXPECT_EQ(checkpoint.side_files().tokenizer_json, "{\"added_tokens\":[]}");
-    EXPECT_EQ(checkpoint.side_files().tokenizer_config_json, "{ }");
-    EXPECT_EQ(checkpoint.side_files().generation_config_json, "{}");
-    EXPECT_EQ(checkpoint.side_files().chat_template_jinja, "{{ \"hi\" }}");
+    EXPECT_EQ(checkpoint.side_files().config_json.text(), "{\"model_type\":\"llama\"}");
+    EXPECT_EQ(checkpoint.side_files().tokenizer_json.text(), "{\"added_tokens\":[]}");
+    EXPECT_EQ(checkpoint.side_files().tokenizer_config_json.text(), "{ }");
+    EXPECT_EQ(checkpoint.side_files().generation_config_json.text(), "{}");
+    EXPECT_EQ(checkpoint.side_files().chat_template_jinja.text(), "{{ \"hi\" }}");
     EXPECT_EQ(memory_.mapped_bytes(), 0u);  // only .qinfer is mapped
   }
 }
@@ -177,11 +177,11 @@ TEST_F(CheckpointTest, ConfigurationAlone) {
     const auto opened = Open(name);
     ASSERT_TRUE(opened.ok()) << opened.status();
     EXPECT_EQ((*opened)->container(), Container::kConfigOnly);
-    EXPECT_EQ((*opened)->side_files().config_json, R"({"architectures":["X"]})");
+    EXPECT_EQ((*opened)->side_files().config_json.text(), R"({"architectures":["X"]})");
     EXPECT_TRUE((*opened)->tensors().empty());
   }
   const std::string other = folder_.Write("other.json", R"({"model_type":"y"})");
-  EXPECT_EQ((*Open(other))->side_files().config_json, R"({"model_type":"y"})");
+  EXPECT_EQ((*Open(other))->side_files().config_json.text(), R"({"model_type":"y"})");
 }
 
 TEST_F(CheckpointTest, SideDocumentTooLarge) {
@@ -242,12 +242,12 @@ TEST_F(CheckpointTest, BytesOfTheHost) {
   OpenOptions options;
   options.memory = &memory_;
   SideFiles side;
-  side.config_json = "{}";
+  side.config_json = Document::Borrow("{}");
   const std::string bytes = OneTensor("t", "hello");
   const auto opened = OpenCheckpoint(testing::Borrow(bytes, "asset"), side, options);
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ((*opened)->name(), "asset");
-  EXPECT_EQ((*opened)->side_files().config_json, "{}");
+  EXPECT_EQ((*opened)->side_files().config_json.text(), "{}");
   const std::string gguf = testing::SmallGguf();
   EXPECT_EQ((*OpenCheckpoint(testing::Borrow(gguf), {}, options))->container(), Container::kGguf);
   EXPECT_FALSE(OpenCheckpoint(testing::Borrow("nonsense"), {}, options).ok());

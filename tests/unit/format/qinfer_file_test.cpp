@@ -273,7 +273,7 @@ TEST(QinferFile, OpensAsACheckpoint) {
     ASSERT_TRUE(opened.ok()) << opened.status();
     EXPECT_EQ((*opened)->container(), Container::kQinfer);
     ASSERT_NE((*opened)->qinfer(), nullptr);
-    EXPECT_EQ((*opened)->side_files().config_json, "{\"model_type\":\"x\xc3\xa9\"}");
+    EXPECT_EQ((*opened)->side_files().config_json.text(), "{\"model_type\":\"x\xc3\xa9\"}");
     ASSERT_EQ((*opened)->tensors().size(), 2u);
     const TensorInfo* w = (*opened)->Find("model.w");
     EXPECT_EQ(w->dtype_name, "int4 g32 f16");
@@ -398,6 +398,56 @@ TEST(Json, QuotesAndBounds) {
   EXPECT_FALSE(ParseJson("[12345678901]", "x", limits, &accept).ok());
   EXPECT_FALSE(ParseJson("[true]", "x", limits, &accept).ok());
   EXPECT_FALSE(ParseJson("", "x", limits, &accept).ok());
+}
+
+// One tensor, and ranges as given; the feature is what makes them count.
+StatusOr<float> ScaleOf(const std::string& ranges, bool feature) {
+  std::string bytes;
+  QINFER_ASSIGN_OR_RETURN(auto writer, QinferWriter::Create(std::make_unique<StringSink>(&bytes)));
+  if (feature) QINFER_RETURN_IF_ERROR(writer->RequireFeature(kFeatureStaticActivations));
+  if (!ranges.empty()) {
+    QINFER_RETURN_IF_ERROR(writer->SetMetadata(kMetaActivationRanges, ranges));
+  }
+  QinferWriter::Declaration norm;
+  norm.name = "w";
+  norm.format = "f32";
+  norm.shape = {16};
+  norm.bytes = kNorm.size();
+  QINFER_ASSIGN_OR_RETURN(const uint32_t n, writer->DeclareTensor(norm));
+  QINFER_RETURN_IF_ERROR(writer->Begin(200));
+  QINFER_RETURN_IF_ERROR(writer->Write(n, 0, Span(kNorm)));
+  QINFER_RETURN_IF_ERROR(writer->Finish());
+  Memory memory;
+  QINFER_ASSIGN_OR_RETURN(const auto file,
+                          QinferFile::Open(io::BorrowMemory(Span(bytes), "f"), &memory));
+  return file->Find("w")->activation_scale;
+}
+
+TEST(QinferFile, ActivationScalesCountWithTheirFeature) {
+  const std::string good = R"({"w":{"min":-3,"max":1.5,"scale":0.25}})";
+  EXPECT_EQ(*ScaleOf(good, true), 0.25f);
+  EXPECT_EQ(*ScaleOf(good, false), 0.0f);
+  EXPECT_EQ(*ScaleOf("{}", true), 0.0f);
+  EXPECT_EQ(*ScaleOf(R"({"w":{"scale":2}})", true), 2.0f);
+  const std::pair<const char*, const char*> bad[] = {
+      {"", "missing"},
+      {"{", "not valid JSON"},
+      {R"({"v":{"scale":0.25}})", "no tensor"},
+      {R"({"w":{"scale":0}})", "scale"},
+      {R"({"w":{"scale":-1}})", "scale"},
+      {R"({"w":{"scale":1e300}})", "scale"},
+      {R"({"w":{"scale":"x"}})", "text"},
+      {R"({"w":0.25})", "number"},
+      {R"({"w":{"scale":{"scale":1}}})", "nested deeper"},
+      {R"([{"w":{"scale":1}}])", "array"},
+  };
+  for (const auto& [ranges, reason] : bad) {
+    const auto scale = ScaleOf(ranges, true);
+    ASSERT_FALSE(scale.ok()) << ranges;
+    EXPECT_EQ(scale.status().code(), absl::StatusCode::kDataLoss) << ranges;
+    EXPECT_NE(std::string(scale.status().message()).find(reason), std::string::npos)
+        << scale.status();
+  }
 }
 
 }  // namespace

@@ -89,8 +89,36 @@ TEST(Vector, QuantizeGivesTheSameBits) {
           EXPECT_EQ(std::memcmp(a.a.codes, b.a.codes, padded), 0) << cols << " " << block;
           EXPECT_EQ(std::memcmp(a.a.sums, b.a.sums, padded / 16 * 4), 0);
           EXPECT_TRUE(SameBits(a.a.scales, b.a.scales, (padded + block - 1) / block));
+          for (const float scale : {kLeastScale, 0.003f, 0.02f, 1.0f, kLargestScale}) {
+            Ref().quantize_static(x.data(), cols, 0, scale, a.a);
+            table->quantize_static(x.data(), cols, 0, scale, b.a);
+            EXPECT_EQ(std::memcmp(a.a.codes, b.a.codes, padded), 0) << cols << " " << block;
+            EXPECT_EQ(std::memcmp(a.a.sums, b.a.sums, padded / 16 * 4), 0);
+            EXPECT_TRUE(SameBits(a.a.scales, b.a.scales, (padded + block - 1) / block));
+          }
         }
   }
+}
+
+TEST(Vector, QuantizeAtAGivenScaleClampsAndRounds) {
+  Rng rng(15);
+  RandomActivations a(1, 70, 32, rng);
+  std::vector<float> x(70, 0.0f);
+  x[0] = 1.25f, x[1] = -1.25f, x[2] = 0.75f, x[3] = 63.5f, x[4] = 64.0f, x[5] = -1e30f,
+  x[6] = 3e38f;
+  x[33] = kInf;
+  x[69] = -0.3f;
+  Ref().quantize_static(x.data(), 70, 0, 0.5f, a.a);
+  // Halves go to even; what is outside of the range keeps its sign.
+  const int8_t expected[] = {2, -2, 2, 127, 127, -127, 127, 0};
+  EXPECT_EQ(std::memcmp(a.a.codes, expected, sizeof expected), 0);
+  EXPECT_EQ(a.a.codes[69], -1);
+  EXPECT_EQ(a.a.scales[0], 0.5f);
+  EXPECT_TRUE(std::isnan(a.a.scales[1]));
+  EXPECT_EQ(a.a.scales[2], 0.5f);
+  EXPECT_EQ(a.a.codes[33], 0);
+  EXPECT_EQ(a.a.sums[0], 2 - 2 + 2 + 127 + 127 - 127 + 127);
+  for (size_t i = 70; i < 96; ++i) EXPECT_EQ(a.a.codes[i], 0);
 }
 
 TEST(Vector, QuantizeIsRightAndNanStaysInItsBlock) {

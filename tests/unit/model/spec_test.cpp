@@ -257,7 +257,8 @@ TEST(DenseConfigs, PhiFusesAndSwitches) {
             (TensorRef{"model.layers.1.mlp.gate_up_proj.weight", 96, 96}));
   EXPECT_EQ(RopeVariant(*phi, 128), 0u);
   EXPECT_EQ(RopeVariant(*phi, 129), 1u);
-  auto again = SpecFromJson(SpecToJson(*phi));
+  Memory memory;
+  auto again = SpecFromJson(SpecToJson(*phi), &memory);
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_EQ(*again, *phi);
 }
@@ -308,7 +309,8 @@ TEST(SpecJson, RoundTrip) {
     ASSERT_TRUE(spec.ok()) << spec.status().message();
     spec->layers[0].attention.k = {"fused", 32, 16};
     spec->layers[1].attention.sinks = {"sinks"};
-    auto again = SpecFromJson(SpecToJson(*spec));
+    Memory memory;
+    auto again = SpecFromJson(SpecToJson(*spec), &memory);
     ASSERT_TRUE(again.ok()) << again.status().message();
     EXPECT_EQ(*again, *spec);
     EXPECT_EQ(SpecToJson(*again), SpecToJson(*spec));
@@ -318,12 +320,13 @@ TEST(SpecJson, RoundTrip) {
 TEST(SpecJson, MistakesAreNamed) {
   auto spec = SpecOfConfig(LlamaConfig(""));
   ASSERT_TRUE(spec.ok());
+  Memory memory;
   const std::string good = SpecToJson(*spec);
   const auto replaced = [&](const std::string& from, const std::string& to) {
     std::string text = good;
     const size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
-    return SpecFromJson(text.replace(at, from.size(), to)).status();
+    return SpecFromJson(text.replace(at, from.size(), to), &memory).status();
   };
   const auto bad = absl::StatusCode::kDataLoss;
   EXPECT_EQ(replaced("\"hidden_size\":64", "\"hidden_size\":\"x\"").code(), bad);
@@ -334,8 +337,8 @@ TEST(SpecJson, MistakesAreNamed) {
   EXPECT_EQ(replaced("\"rope\":0", "\"rope\":7").code(), bad);
   EXPECT_NE(std::string(replaced("\"head_dim\"", "\"head_dimm\"").message()).find("head_dimm"),
             std::string::npos);
-  EXPECT_EQ(SpecFromJson("").status().code(), bad);
-  EXPECT_EQ(SpecFromJson("[]").status().code(), bad);
+  EXPECT_EQ(SpecFromJson("", &memory).status().code(), bad);
+  EXPECT_EQ(SpecFromJson("[]", &memory).status().code(), bad);
 }
 
 }  // namespace

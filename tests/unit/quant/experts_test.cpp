@@ -124,7 +124,8 @@ TEST(Fp8, EqualsTheDecodedWeights) {
   format::OpenOptions options;
   options.memory = &host.memory;
   format::SideFiles side;
-  side.config_json = ReadText(models + "deepseek-fp8/config.json");
+  const std::string config = ReadText(models + "deepseek-fp8/config.json");
+  side.config_json = format::Document::Borrow(config);
   auto source = io::OpenFile(models + "deepseek-fp8/model-00001-of-00002.safetensors",
                              io::Access::kMap, &host.memory);
   ASSERT_TRUE(source.ok());

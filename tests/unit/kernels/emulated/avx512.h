@@ -33,6 +33,9 @@ QINFER_EMULATED F512 F_mul(F512 a, F512 b) {
 QINFER_EMULATED F512 F_div(F512 a, F512 b) {
   return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
 }
+QINFER_EMULATED F512 F_min(F512 a, F512 b) {
+  return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
+}
 QINFER_EMULATED F512 F_max(F512 a, F512 b) {
   return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
 }
@@ -183,6 +186,7 @@ QINFER_EMULATED_CALL I512 Dpbusd(I512 sum, I512 u, I512 s) {
 #define _mm512_mul_ps ::qinfer::emulated::F_mul
 #define _mm512_div_ps ::qinfer::emulated::F_div
 #define _mm512_max_ps ::qinfer::emulated::F_max
+#define _mm512_min_ps ::qinfer::emulated::F_min
 #define _mm512_fmadd_ps ::qinfer::emulated::F_fmadd
 #define _mm512_fnmadd_ps ::qinfer::emulated::F_fnmadd
 #define _mm512_add_epi32 ::qinfer::emulated::I_add_epi32

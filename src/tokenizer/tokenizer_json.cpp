@@ -1,6 +1,6 @@
 // tokenizer.json by SAX events: nothing is built for the large lists but the lists themselves, and
 // depth and size of the rest are bounded.
-#include "tokenizer/json_tree.h"
+#include "tokenizer/tokenizer_json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -8,8 +8,6 @@ namespace qinfer::tokenizer {
 namespace {
 
 constexpr size_t kMaxDepth = 64;
-constexpr size_t kMaxNodes = 200'000;
-constexpr size_t kMaxTreeBytes = 16u << 20;
 
 // Where the next event goes.
 enum class Mode : uint8_t {
@@ -30,9 +28,7 @@ class Reader {
   using string_t = nlohmann::json::string_t;
   using binary_t = nlohmann::json::binary_t;
 
-  // `json` and `spec` are null for a small document.
-  Reader(JsonNode* root, TokenizerJson* json, TokenizerSpec* spec)
-      : root_(root), json_(json), spec_(spec) {}
+  Reader(TokenizerJson* json, TokenizerSpec* spec) : tree_(&json->tree), json_(json), spec_(spec) {}
 
   const Status& status() const { return status_; }
 
@@ -72,12 +68,9 @@ class Reader {
         break;
     }
     if (!InTree("a string")) return false;
-    tree_bytes_ += value.size();
-    if (tree_bytes_ > kMaxTreeBytes) return Fail("its configuration is longer than 16 MiB");
     JsonNode* node = Add(JsonNode::kString);
     if (node == nullptr) return false;
-    node->text = value;
-    return true;
+    return tree_->SetText(node, value) || Fail(tree_->why());
   }
   bool binary(binary_t&) { return Fail("a binary value"); }
 
@@ -111,7 +104,7 @@ class Reader {
       mode_ = Mode::kTree;
       return true;
     }
-    path_.pop_back();
+    tree_->Close();
     return true;
   }
   bool start_array(std::size_t) {
@@ -139,7 +132,7 @@ class Reader {
       skipped_arrays_ = 1;
       return true;
     }
-    if (mode_ == Mode::kTree && json_ != nullptr && path_.size() == 1 && key_ == "added_tokens") {
+    if (mode_ == Mode::kTree && tree_->depth() == 1 && key_ == "added_tokens") {
       mode_ = Mode::kAddedList;
       return true;
     }
@@ -161,7 +154,7 @@ class Reader {
         mode_ = Mode::kTree;
         return true;
       default:
-        path_.pop_back();
+        tree_->Close();
         return true;
     }
   }
@@ -199,29 +192,20 @@ class Reader {
   }
   // Directly inside the object "model", at this key.
   bool AtModelKey(std::string_view name) const {
-    return json_ != nullptr && path_.size() == 2 && path_[1]->key == "model" && key_ == name;
+    return tree_->depth() == 2 && tree_->open(1).key == "model" && key_ == name;
   }
   // Null after a failure; a dummy inside vocabularies that are passed over.
   JsonNode* Add(JsonNode::Type type) {
     if (mode_ == Mode::kVocabArray) return &dummy_;
-    if (++nodes_ > kMaxNodes) {
-      Fail("its configuration has more than 200000 values");
-      return nullptr;
-    }
-    JsonNode* node = root_;
-    if (!path_.empty()) {
-      path_.back()->children.push_back(std::make_unique<JsonNode>());
-      node = path_.back()->children.back().get();
-      if (path_.back()->type == JsonNode::kObject) node->key = key_;
-    }
-    node->type = type;
+    JsonNode* node = tree_->Add(type, key_);
+    if (node == nullptr) Fail(tree_->why());
     return node;
   }
   bool Open(JsonNode::Type type) {
     JsonNode* node = Add(type);
     if (node == nullptr) return false;
     if (node == &dummy_) return Fail("an object in a vocabulary list");
-    path_.push_back(node);
+    tree_->Open(node);
     return true;
   }
   bool Number(double value) {
@@ -236,7 +220,7 @@ class Reader {
     }
     if (mode_ == Mode::kAddedItem) return true;  // ids follow from the vocabulary
     if (!InTree("a number")) return false;
-    JsonNode* node = Add(JsonNode::kNumber);
+    JsonNode* node = Add(JsonNode::kFloat);
     if (node == nullptr) return false;
     node->number = value;
     return true;
@@ -251,12 +235,11 @@ class Reader {
     added_.flags = value ? added_.flags | flag : added_.flags & ~flag;
   }
 
-  JsonNode* root_;
+  format::JsonTree* tree_;
   TokenizerJson* json_;
   TokenizerSpec* spec_;
   Mode mode_ = Mode::kTree;
-  size_t depth_ = 0, nodes_ = 0, tree_bytes_ = 0, skipped_arrays_ = 0;
-  std::vector<JsonNode*> path_;  // open objects and arrays of the tree
+  size_t depth_ = 0, skipped_arrays_ = 0;
   std::string key_;
   TokenizerJson::Merge pair_;
   int pair_parts_ = 0;
@@ -265,40 +248,13 @@ class Reader {
   Status status_;
 };
 
-Status Parse(std::string_view text, Reader* reader) {
-  const bool ok = nlohmann::json::sax_parse(text.begin(), text.end(), reader);
-  if (!ok && reader->status().ok()) return FormatError("no valid JSON");
-  return reader->status();
-}
-
 }  // namespace
 
-const JsonNode* JsonNode::Get(std::string_view name) const {
-  if (type != kObject) return nullptr;
-  // The last of several equal keys counts.
-  for (size_t i = children.size(); i-- > 0;)
-    if (children[i]->key == name) return children[i].get();
-  return nullptr;
-}
-
-std::string_view JsonNode::GetText(std::string_view name, std::string_view fallback) const {
-  const JsonNode* node = Get(name);
-  return node != nullptr && node->type == kString ? std::string_view(node->text) : fallback;
-}
-
-bool JsonNode::GetBool(std::string_view name, bool fallback) const {
-  const JsonNode* node = Get(name);
-  return node != nullptr && node->type == kBool ? node->boolean : fallback;
-}
-
 Status ParseTokenizerJson(std::string_view text, TokenizerJson* json, TokenizerSpec* spec) {
-  Reader reader(&json->root, json, spec);
-  return Parse(text, &reader);
-}
-
-Status ParseSmallJson(std::string_view text, JsonNode* root) {
-  Reader reader(root, nullptr, nullptr);
-  return Parse(text, &reader);
+  Reader reader(json, spec);
+  const bool ok = nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
+  if (!ok && reader.status().ok()) return FormatError("no valid JSON");
+  return reader.status();
 }
 
 }  // namespace qinfer::tokenizer

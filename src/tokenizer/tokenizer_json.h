@@ -3,35 +3,20 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "format/json_tree.h"
 #include "tokenizer/spec.h"
 
 namespace qinfer::tokenizer {
 
-struct JsonNode {
-  enum Type : uint8_t { kNull, kBool, kNumber, kString, kArray, kObject };
-  Type type = kNull;
-  bool boolean = false;
-  double number = 0;
-  std::string text;
-  std::string key;  // in an object
-  std::vector<std::unique_ptr<JsonNode>> children;
-
-  // Child of an object; null if absent, and null if `this` is no object.
-  const JsonNode* Get(std::string_view name) const;
-  // The texts and flags that configuration files hold; the default where absent or of another type.
-  std::string_view GetText(std::string_view name, std::string_view fallback = {}) const;
-  bool GetBool(std::string_view name, bool fallback) const;
-  bool IsObject() const { return type == kObject; }
-};
+using format::JsonNode;
 
 struct TokenizerJson {
-  explicit TokenizerJson(Memory* m) : merges(m) {}
-  JsonNode root;  // without vocab, merges, added_tokens
+  explicit TokenizerJson(Memory* m) : tree(m), merges(m) {}
+  format::JsonTree tree;  // without vocab, merges, added_tokens
   // Texts in the spec's arena. A merge written as one string has an empty right side until it is
   // resolved.
   struct Merge {
@@ -45,7 +30,5 @@ struct TokenizerJson {
 // Parses; vocabulary entries go to spec->tokens, added tokens to spec->added. FormatError with the
 // byte offset for what is no JSON, is nested too deeply, or has entries of a wrong type.
 Status ParseTokenizerJson(std::string_view text, TokenizerJson* json, TokenizerSpec* spec);
-// A small document as a tree.
-Status ParseSmallJson(std::string_view text, JsonNode* root);
 
 }  // namespace qinfer::tokenizer
