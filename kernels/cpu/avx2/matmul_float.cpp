@@ -2,6 +2,7 @@
 // Each output is one chain of fused multiply-adds over the inputs, so that many outputs must be in
 // flight: panels side by side for one token, tokens side by side for many.
 #include "kernels/cpu/avx2/lines.h"
+#include "kernels/cpu/matmul_float_frame.h"
 
 namespace qinfer::kernels::avx2 {
 namespace {
@@ -157,69 +158,52 @@ QINFER_FN void Piece(const float* weights, uint32_t count, const float* x, size_
   }
 }
 
+struct FloatSimd {
+  template <WeightKind K>
+  QINFER_FN void OneToken(const Matrix& m, uint32_t begin, uint32_t end, const float* x,
+                          float* out) {
+    avx2::OneToken<K>(m, begin, end, x, out);
+  }
+  QINFER_FN void Decode32(const Matrix& m, const uint8_t* panel, uint32_t k, float* out) {
+    avx2::Decode32(m, panel, k, out);
+  }
+  QINFER_FN void Pieces(const float* weights, uint32_t count, const float* x, size_t x_stride,
+                        uint32_t tokens, float* totals) {
+    for (uint32_t t = 0; t < tokens;) {
+      const uint32_t left = tokens - t;
+      const float* in = x + t * x_stride;
+      float* sums = totals + t * kPanelRows;
+      // Sixes, but four and four rather than six and two: few chains wait for each other.
+      const uint32_t n = left == 6 || left > 8 ? 6 : left >= 4 ? 4 : left;
+      if (n == 6)
+        Piece<6>(weights, count, in, x_stride, sums);
+      else if (n == 4)
+        Piece<4>(weights, count, in, x_stride, sums);
+      else if (n == 3)
+        Piece<3>(weights, count, in, x_stride, sums);
+      else if (n == 2)
+        Piece<2>(weights, count, in, x_stride, sums);
+      else
+        Piece<1>(weights, count, in, x_stride, sums);
+      t += n;
+    }
+  }
+  QINFER_FN void Store(const float* totals, uint32_t rows, float* out) {
+    StoreTail(out, _mm256_loadu_ps(totals), rows);
+    if (rows > 8) StoreTail(out + 8, _mm256_loadu_ps(totals + 8), rows - 8);
+  }
+};
+
 }  // namespace
 
 void MatmulFloat(const Matrix& m, uint32_t panel_begin, uint32_t panel_end, const float* x,
                  size_t x_stride, uint32_t tokens, float* out, size_t out_stride, void* scratch) {
-  if (tokens == 1 && layout::IsFloat(m.kind)) {
-    if (m.kind == WeightKind::kF32)
-      OneToken<WeightKind::kF32>(m, panel_begin, panel_end, x, out);
-    else if (m.kind == WeightKind::kF16)
-      OneToken<WeightKind::kF16>(m, panel_begin, panel_end, x, out);
-    else
-      OneToken<WeightKind::kBF16>(m, panel_begin, panel_end, x, out);
-    return;
-  }
-  float* piece = static_cast<float*>(scratch);
-  float* totals = piece + size_t{layout::kFloatPiece} * kPanelRows;
-  for (uint32_t p = panel_begin; p < panel_end; ++p) {
-    const uint8_t* panel = m.data + p * m.panel_bytes;
-    memset(totals, 0, size_t{tokens} * kPanelRows * sizeof(float));
-    for (uint32_t k = 0; k < m.cols; k += layout::kFloatPiece) {
-      const uint32_t count = Min(layout::kFloatPiece, m.cols - k);
-      const float* weights = piece;
-      if (m.kind == WeightKind::kF32)
-        weights = reinterpret_cast<const float*>(panel) + size_t{k} * kPanelRows;
-      else
-        for (uint32_t i = 0; i < count; i += kInputGranule)
-          Decode32(m, panel, k + i, piece + size_t{i} * kPanelRows);
-      for (uint32_t t = 0; t < tokens;) {
-        const uint32_t left = tokens - t;
-        const float* in = x + t * x_stride + k;
-        float* sums = totals + t * kPanelRows;
-        // Sixes, but four and four rather than six and two: few chains wait for each other.
-        const uint32_t n = left == 6 || left > 8 ? 6 : left >= 4 ? 4 : left;
-        if (n == 6)
-          Piece<6>(weights, count, in, x_stride, sums);
-        else if (n == 4)
-          Piece<4>(weights, count, in, x_stride, sums);
-        else if (n == 3)
-          Piece<3>(weights, count, in, x_stride, sums);
-        else if (n == 2)
-          Piece<2>(weights, count, in, x_stride, sums);
-        else
-          Piece<1>(weights, count, in, x_stride, sums);
-        t += n;
-      }
-    }
-    const uint32_t row = p * kPanelRows, rows = m.rows - row;
-    for (uint32_t t = 0; t < tokens; ++t) {
-      float* to = out + t * out_stride + row;
-      StoreTail(to, _mm256_loadu_ps(totals + t * kPanelRows), rows);
-      if (rows > 8) StoreTail(to + 8, _mm256_loadu_ps(totals + t * kPanelRows + 8), rows - 8);
-    }
-  }
+  frame::MatmulFloat<FloatSimd>(m, panel_begin, panel_end, x, x_stride, tokens, out, out_stride,
+                                scratch);
 }
 
 void DecodeRow(const Matrix& m, uint32_t row, float* out) {
-  const uint8_t* panel = m.data + row / kPanelRows * m.panel_bytes;
-  const uint32_t lane = row % kPanelRows;
-  float values[kInputGranule * kPanelRows];
-  for (uint32_t k = 0; k < m.cols; k += kInputGranule) {
-    Decode32(m, panel, k, values);
-    const uint32_t count = Min(kInputGranule, m.cols - k);
-    for (uint32_t i = 0; i < count; ++i) out[k + i] = values[i * kPanelRows + lane];
-  }
+  frame::DecodeRow<FloatSimd>(m, row, out);
 }
 
 }  // namespace qinfer::kernels::avx2

@@ -72,27 +72,23 @@ float StaticBlock(const float* x, uint32_t count, float scale, int8_t* codes) {
   return __builtin_nanf("");
 }
 
+QINFER_FN void FinishCodes(uint32_t cols, uint32_t padded, int8_t* codes, int32_t* sums) {
+  ZeroPadding(cols, padded, codes);
+  SumCodes(codes, padded, sums);
+}
+
 }  // namespace
 
 void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
-  const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
-  int8_t* codes = out.codes + token * out.code_stride;
-  float* scales = out.scales + token * out.scale_stride;
-  for (uint32_t k = 0; k < cols; k += out.block)
-    scales[k / out.block] = QuantizeBlock(x + k, Min(out.block, cols - k), codes + k);
-  ZeroPadding(cols, padded, codes);
-  SumCodes(codes, padded, out.sums + token * out.sum_stride);
+  QuantizeRow(x, cols, token, out, QuantizeBlock, FinishCodes);
 }
 
 void QuantizeStatic(const float* x, uint32_t cols, uint32_t token, float scale,
                     const Activations& out) {
-  const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
-  int8_t* codes = out.codes + token * out.code_stride;
-  float* scales = out.scales + token * out.scale_stride;
-  for (uint32_t k = 0; k < cols; k += out.block)
-    scales[k / out.block] = StaticBlock(x + k, Min(out.block, cols - k), scale, codes + k);
-  ZeroPadding(cols, padded, codes);
-  SumCodes(codes, padded, out.sums + token * out.sum_stride);
+  const auto block = [scale](const float* values, uint32_t count, int8_t* codes) {
+    return StaticBlock(values, count, scale, codes);
+  };
+  QuantizeRow(x, cols, token, out, block, FinishCodes);
 }
 
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out) {

@@ -64,14 +64,11 @@ float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
 }
 
 void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
-  const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
-  int8_t* codes = out.codes + token * out.code_stride;
-  float* scales = out.scales + token * out.scale_stride;
-  for (uint32_t k = 0; k < cols; k += out.block)
-    scales[k / out.block] = QuantizeBlock(x + k, Min(out.block, cols - k), codes + k);
-  if (padded != cols) memset(codes + cols, 0, padded - cols);
-  int32_t* sums = out.sums + token * out.sum_stride;
-  for (uint32_t k = 0; k < padded; k += 16) sums[k / 16] = vaddlvq_s8(vld1q_s8(codes + k));
+  const auto finish = [](uint32_t end, uint32_t padded, int8_t* codes, int32_t* sums) {
+    if (padded != end) memset(codes + end, 0, padded - end);
+    for (uint32_t k = 0; k < padded; k += 16) sums[k / 16] = vaddlvq_s8(vld1q_s8(codes + k));
+  };
+  QuantizeRow(x, cols, token, out, QuantizeBlock, finish);
 }
 
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out) {
