@@ -100,10 +100,7 @@ uint64_t WeightBytes(const model::ModelSpec& spec, const weights::Format& dense,
   weights::Format half;
   half.kind = kernels::WeightKind::kF16;
   for (const model::LinearUse& use : model::LinearUses(spec)) {
-    const bool routed = use.role == model::LinearRole::kExpertGate ||
-                        use.role == model::LinearRole::kExpertUp ||
-                        use.role == model::LinearRole::kExpertDown;
-    add(routed ? expert : dense, use.rows, use.cols, use.parts);
+    add(model::IsExpertRole(use.role) ? expert : dense, use.rows, use.cols, use.parts);
   }
   add(half, spec.vocab_size, spec.hidden_size, 1);
   const auto vectors = [&](const model::TensorUse& use) {

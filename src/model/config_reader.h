@@ -21,6 +21,7 @@ constexpr uint32_t kMaxWidth = 1u << 20;
 constexpr uint32_t kMaxVocab = 1u << 24;
 constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxHeads = 4096;
+constexpr uint32_t kMaxExperts = 4096;
 constexpr uint32_t kMaxHeadDim = 4096;
 constexpr uint32_t kMaxPosition = 1u << 26;  // angles stay exact enough
 

@@ -9,16 +9,22 @@ float InverseRoot(double x) { return static_cast<float>(1.0 / __builtin_sqrt(x))
 
 // ---- config.json
 
+uint32_t ReadHfSizes(JsonReader* reader, const char* architecture, const HfDefaults& defaults,
+                     ModelSpec* spec) {
+  spec->architecture = architecture;
+  spec->hidden_size = reader->Uint("hidden_size", 1, kMaxWidth);
+  spec->vocab_size = reader->Uint("vocab_size", 1, kMaxVocab);
+  spec->max_context =
+      reader->Uint("max_position_embeddings", 1, kMaxPosition, defaults.max_context);
+  spec->norm_epsilon =
+      static_cast<float>(reader->Number("rms_norm_eps", 1e-12, 1.0, defaults.epsilon));
+  return reader->Uint("num_hidden_layers", 1, kMaxLayers);
+}
+
 Decoder ReadHfDecoder(JsonReader* reader, const char* architecture, const HfDefaults& defaults) {
   Decoder decoder;
   ModelSpec& spec = decoder.spec;
-  spec.architecture = architecture;
-  spec.hidden_size = reader->Uint("hidden_size", 1, kMaxWidth);
-  spec.vocab_size = reader->Uint("vocab_size", 1, kMaxVocab);
-  spec.max_context = reader->Uint("max_position_embeddings", 1, kMaxPosition, defaults.max_context);
-  spec.norm_epsilon =
-      static_cast<float>(reader->Number("rms_norm_eps", 1e-12, 1.0, defaults.epsilon));
-  decoder.layers = reader->Uint("num_hidden_layers", 1, kMaxLayers);
+  decoder.layers = ReadHfSizes(reader, architecture, defaults, &spec);
   AttentionSpec& attention = decoder.attention;
   attention.heads = reader->Uint("num_attention_heads", 1, kMaxHeads);
   attention.kv_heads = reader->Uint("num_key_value_heads", 1, kMaxHeads, attention.heads);
@@ -42,6 +48,12 @@ void NameHfEnds(JsonReader* reader, const std::string& root, const std::string& 
   if (!reader->Bool("tie_word_embeddings", tied)) spec->lm_head.name = head;
 }
 
+void SkipPredictingLayers(uint32_t layers, uint32_t predicting, ModelSpec* spec) {
+  for (uint32_t i = 0; i < predicting; ++i) {
+    spec->skipped_prefixes.push_back(StrCat("model.layers.", layers + i, "."));
+  }
+}
+
 void NameHfLayer(const std::string& prefix, LayerSpec* layer) {
   layer->attention_norm.name = prefix + "input_layernorm.weight";
   layer->feed_forward_norm.name = prefix + "post_attention_layernorm.weight";
@@ -60,8 +72,14 @@ void NameHfQkvBiases(const std::string& prefix, LayerSpec* layer) {
   layer->attention.v_bias.name = prefix + "self_attn.v_proj.bias";
 }
 
-void NameHfOutputBias(const std::string& prefix, LayerSpec* layer) {
+void NameHfAttentionBiases(const std::string& prefix, LayerSpec* layer) {
+  NameHfQkvBiases(prefix, layer);
   layer->attention.o_bias.name = prefix + "self_attn.o_proj.bias";
+}
+
+void NameHfQkNorms(const std::string& prefix, LayerSpec* layer) {
+  layer->attention.q_norm.name = prefix + "self_attn.q_norm.weight";
+  layer->attention.k_norm.name = prefix + "self_attn.k_norm.weight";
 }
 
 void NameHfMlpBiases(const std::string& prefix, LayerSpec* layer) {
@@ -167,6 +185,11 @@ void NameGgufLayer(const format::Checkpoint& checkpoint, const std::string& pref
   feed_forward.gate_bias = Optional(checkpoint, prefix + "ffn_gate.bias");
   feed_forward.up_bias = Optional(checkpoint, prefix + "ffn_up.bias");
   feed_forward.down_bias = Optional(checkpoint, prefix + "ffn_down.bias");
+}
+
+void NameGgufQkNorms(const std::string& prefix, LayerSpec* layer) {
+  layer->attention.q_norm.name = prefix + "attn_q_norm.weight";
+  layer->attention.k_norm.name = prefix + "attn_k_norm.weight";
 }
 
 }  // namespace qinfer::model

@@ -29,16 +29,22 @@ struct HfDefaults {
   const char* activation_key = "hidden_act";
   const char* activation = "silu";
 };
+// The sizes that have nothing to do with attention and feed-forward; the number of layers.
+uint32_t ReadHfSizes(JsonReader* reader, const char* architecture, const HfDefaults& defaults,
+                     ModelSpec* spec);
 Decoder ReadHfDecoder(JsonReader* reader, const char* architecture, const HfDefaults& defaults);
 // The embedding, the final norm and, unless "tie_word_embeddings" (absent: `tied`) says that there
 // is none, the head. `root` ends in a dot.
 void NameHfEnds(JsonReader* reader, const std::string& root, const std::string& head, bool tied,
                 ModelSpec* spec);
+// Layers that follow the model's own and predict further tokens (MTP) are left out.
+void SkipPredictingLayers(uint32_t layers, uint32_t predicting, ModelSpec* spec);
 // Norms before both branches, q, k, v, o, gate, up, down of the layer whose names start with
-// `prefix`. Biases of q, k, v and of o where asked for.
+// `prefix`; and, for those that have them, biases and norms of q and k.
 void NameHfLayer(const std::string& prefix, LayerSpec* layer);
 void NameHfQkvBiases(const std::string& prefix, LayerSpec* layer);
-void NameHfOutputBias(const std::string& prefix, LayerSpec* layer);
+void NameHfAttentionBiases(const std::string& prefix, LayerSpec* layer);  // q, k, v and o
+void NameHfQkNorms(const std::string& prefix, LayerSpec* layer);
 void NameHfMlpBiases(const std::string& prefix, LayerSpec* layer);
 
 // Which layers see a window, by "layer_types"; empty where the key is absent.
@@ -55,5 +61,6 @@ void NameGgufEnds(const format::Checkpoint& checkpoint, ModelSpec* spec);
 // Biases wherever the file has some.
 void NameGgufLayer(const format::Checkpoint& checkpoint, const std::string& prefix,
                    LayerSpec* layer);
+void NameGgufQkNorms(const std::string& prefix, LayerSpec* layer);
 
 }  // namespace qinfer::model

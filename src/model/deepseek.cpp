@@ -1,13 +1,12 @@
 // DeepSeek V2, V2-Lite, V3 and R1 (and models that are made like them: Kimi K2): latent attention,
 // dense layers first, then experts. Versions differ in how the router scores. Layers for predicting
 // several tokens at once (MTP) follow the others in the file and are not part of the model.
+#include "model/decoder_source.h"
 #include "model/registry.h"
 #include "model/spec_source.h"
 
 namespace qinfer::model {
 namespace {
-
-constexpr uint32_t kMostExperts = 4096;
 
 // Dimensions shared by all layers, and which layers have experts.
 struct Shape {
@@ -45,11 +44,11 @@ void ReadExperts(JsonReader* reader, bool v3, Shape* shape) {
   FeedForwardSpec& f = shape->experts;
   f.kind = FeedForwardKind::kExperts;
   f.activation = shape->dense.activation;
-  f.experts = reader->Uint("n_routed_experts", 1, kMostExperts, 0);
+  f.experts = reader->Uint("n_routed_experts", 1, kMaxExperts, 0);
   if (f.experts == 0) return;
   f.experts_used = reader->Uint("num_experts_per_tok", 1, f.experts);
   f.expert_intermediate = reader->Uint("moe_intermediate_size", 1, kMaxWidth);
-  const uint32_t shared = reader->Uint("n_shared_experts", 1, kMostExperts, 0);
+  const uint32_t shared = reader->Uint("n_shared_experts", 1, kMaxExperts, 0);
   const uint64_t wide = uint64_t{shared} * f.expert_intermediate;
   if (wide > kMaxWidth) reader->Fail("n_shared_experts", "makes the shared experts too wide");
   f.intermediate = static_cast<uint32_t>(std::min<uint64_t>(wide, kMaxWidth));
@@ -146,28 +145,19 @@ StatusOr<ModelSpec> FromConfig(const format::JsonNode& config, const format::Che
                                bool v3) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
   ModelSpec spec;
-  spec.architecture = v3 ? "deepseek_v3" : "deepseek_v2";
-  spec.hidden_size = reader.Uint("hidden_size", 1, kMaxWidth);
-  spec.vocab_size = reader.Uint("vocab_size", 1, kMaxVocab);
-  spec.max_context = reader.Uint("max_position_embeddings", 1, kMaxPosition, 4096);
-  spec.norm_epsilon = static_cast<float>(reader.Number("rms_norm_eps", 1e-12, 1.0, 1e-6));
   Shape shape;
-  shape.layers = reader.Uint("num_hidden_layers", 1, kMaxLayers);
+  shape.layers =
+      ReadHfSizes(&reader, v3 ? "deepseek_v3" : "deepseek_v2", {.max_context = 4096}, &spec);
   ReadAttention(&reader, &spec, &shape);
   shape.dense.activation = ActivationFromHf(&reader, "hidden_act", "silu");
   shape.dense.intermediate = reader.Uint("intermediate_size", 1, kMaxWidth);
   ReadExperts(&reader, v3, &shape);
   const uint32_t predicting = reader.Uint("num_nextn_predict_layers", 0, kMaxLayers, 0);
-  const bool tied = reader.Bool("tie_word_embeddings", false);
+  NameHfEnds(&reader, "model.", "lm_head.weight", false, &spec);
   QINFER_RETURN_IF_ERROR(reader.status());
 
-  spec.embedding.name = "model.embed_tokens.weight";
-  spec.final_norm.name = "model.norm.weight";
-  if (!tied) spec.lm_head.name = "lm_head.weight";
   for (uint32_t i = 0; i < shape.layers; ++i) spec.layers.push_back(NameLayer(shape, i));
-  for (uint32_t i = 0; i < predicting; ++i) {
-    spec.skipped_prefixes.push_back(StrCat("model.layers.", shape.layers + i, "."));
-  }
+  SkipPredictingLayers(shape.layers, predicting, &spec);
   return spec;
 }
 

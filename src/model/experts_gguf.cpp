@@ -1,6 +1,5 @@
-// GGUF files of models with experts: deepseek2, qwen2moe, qwen3moe, and llama
-// files with experts (Mixtral). Experts of a layer are one tensor of three
-// dimensions; older files have one each.
+// GGUF files of models with experts: deepseek2, qwen2moe, qwen3moe. Experts of a layer are one
+// tensor of three dimensions; older files have one each.
 #include <algorithm>
 
 #include "kernels/ref/math.h"
@@ -11,12 +10,10 @@
 namespace qinfer::model {
 namespace {
 
-constexpr uint32_t kMostExperts = 4096;
-
 // Sizes of experts; names come layer by layer.
 void ReadExperts(GgufReader* reader, FeedForwardSpec* f) {
   f->kind = FeedForwardKind::kExperts;
-  f->experts = reader->Uint("expert_count", 1, kMostExperts);
+  f->experts = reader->Uint("expert_count", 1, kMaxExperts);
   f->experts_used = reader->Uint("expert_used_count", 1, std::max(1u, f->experts));
   f->expert_intermediate =
       reader->Uint("expert_feed_forward_length", 1, kMaxWidth, f->intermediate);
@@ -121,10 +118,7 @@ StatusOr<ModelSpec> QwenMoe(const format::Gguf& gguf, const format::Checkpoint& 
     const std::string prefix = StrCat("blk.", i, ".");
     LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
     NameGgufLayer(checkpoint, prefix, &layer);
-    if (third) {
-      layer.attention.q_norm.name = prefix + "attn_q_norm.weight";
-      layer.attention.k_norm.name = prefix + "attn_k_norm.weight";
-    }
+    if (third) NameGgufQkNorms(prefix, &layer);
     if (checkpoint.Find(prefix + "ffn_gate_inp.weight") != nullptr) {
       layer.feed_forward = experts;
       NameExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
@@ -154,7 +148,7 @@ StatusOr<ModelSpec> DeepseekFromGguf(const format::Gguf& gguf,
   ReadLatent(&reader, &spec, &decoder.attention);
   FeedForwardSpec experts = decoder.feed_forward;
   ReadExperts(&reader, &experts);
-  const uint32_t shared = reader.Uint("expert_shared_count", 0, kMostExperts, 0);
+  const uint32_t shared = reader.Uint("expert_shared_count", 0, kMaxExperts, 0);
   const uint64_t wide = uint64_t{shared} * experts.expert_intermediate;
   if (wide > kMaxWidth) reader.Fail("expert_shared_count", "makes the shared experts too wide");
   experts.intermediate = static_cast<uint32_t>(std::min<uint64_t>(wide, kMaxWidth));
@@ -167,8 +161,8 @@ StatusOr<ModelSpec> DeepseekFromGguf(const format::Gguf& gguf,
     experts.normalize = normalize.ok() && *normalize;
   }
   experts.routed_scale = static_cast<float>(reader.Number("expert_weights_scale", -1e6, 1e6, 1.0));
-  const uint32_t groups = reader.Uint("expert_group_count", 0, kMostExperts, 0);
-  const uint32_t used = reader.Uint("expert_group_used_count", 0, kMostExperts, groups);
+  const uint32_t groups = reader.Uint("expert_group_count", 0, kMaxExperts, 0);
+  const uint32_t used = reader.Uint("expert_group_used_count", 0, kMaxExperts, groups);
   if (groups > 1 && used > 0 && used < groups && experts.experts % groups == 0) {
     experts.groups = groups;
     experts.groups_used = used;

@@ -55,10 +55,7 @@ StatusOr<ModelSpec> Gemma2FromHf(const format::JsonNode& config,
     layer.post_attention_norm.name = prefix + "post_attention_layernorm.weight";
     layer.feed_forward_norm.name = prefix + "pre_feedforward_layernorm.weight";
     layer.post_feed_forward_norm.name = prefix + "post_feedforward_layernorm.weight";
-    if (bias) {
-      NameHfQkvBiases(prefix, &layer);
-      NameHfOutputBias(prefix, &layer);
-    }
+    if (bias) NameHfAttentionBiases(prefix, &layer);
     spec.layers.push_back(std::move(layer));
   }
   return spec;

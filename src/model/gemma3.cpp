@@ -116,30 +116,17 @@ StatusOr<ModelSpec> Gemma3FromHf(const format::JsonNode& config,
   for (uint32_t i = 0; i < layers; ++i) {
     const std::string prefix = StrCat(root, "layers.", i, ".");
     LayerSpec layer;
-    layer.attention_norm.name = prefix + "input_layernorm.weight";
-    layer.post_attention_norm.name = prefix + "post_attention_layernorm.weight";
-    layer.feed_forward_norm.name = prefix + "pre_feedforward_layernorm.weight";
-    layer.post_feed_forward_norm.name = prefix + "post_feedforward_layernorm.weight";
     layer.attention = attention;
     layer.attention.window = windowed[i] ? window : 0;
     layer.attention.rope = windowed[i] ? kLocalRope : kGlobalRope;
-    layer.attention.q.name = prefix + "self_attn.q_proj.weight";
-    layer.attention.k.name = prefix + "self_attn.k_proj.weight";
-    layer.attention.v.name = prefix + "self_attn.v_proj.weight";
-    layer.attention.o.name = prefix + "self_attn.o_proj.weight";
-    if (attention_bias) {
-      layer.attention.q_bias.name = prefix + "self_attn.q_proj.bias";
-      layer.attention.k_bias.name = prefix + "self_attn.k_proj.bias";
-      layer.attention.v_bias.name = prefix + "self_attn.v_proj.bias";
-      layer.attention.o_bias.name = prefix + "self_attn.o_proj.bias";
-    }
-    layer.attention.q_norm.name = prefix + "self_attn.q_norm.weight";
-    layer.attention.k_norm.name = prefix + "self_attn.k_norm.weight";
     layer.feed_forward.intermediate = intermediate;
     layer.feed_forward.activation = activation;
-    layer.feed_forward.gate.name = prefix + "mlp.gate_proj.weight";
-    layer.feed_forward.up.name = prefix + "mlp.up_proj.weight";
-    layer.feed_forward.down.name = prefix + "mlp.down_proj.weight";
+    NameHfLayer(prefix, &layer);
+    layer.post_attention_norm.name = prefix + "post_attention_layernorm.weight";
+    layer.feed_forward_norm.name = prefix + "pre_feedforward_layernorm.weight";
+    layer.post_feed_forward_norm.name = prefix + "post_feedforward_layernorm.weight";
+    if (attention_bias) NameHfAttentionBiases(prefix, &layer);
+    NameHfQkNorms(prefix, &layer);
     spec.layers.push_back(std::move(layer));
   }
   return spec;
@@ -204,8 +191,7 @@ StatusOr<ModelSpec> Gemma3FromGguf(const format::Gguf& gguf, const format::Check
     layer.attention.k.name = prefix + "attn_k.weight";
     layer.attention.v.name = prefix + "attn_v.weight";
     layer.attention.o.name = prefix + "attn_output.weight";
-    layer.attention.q_norm.name = prefix + "attn_q_norm.weight";
-    layer.attention.k_norm.name = prefix + "attn_k_norm.weight";
+    NameGgufQkNorms(prefix, &layer);
     layer.feed_forward.intermediate = intermediate;
     layer.feed_forward.activation = kernels::Activation::kGeluTanh;
     layer.feed_forward.gate.name = prefix + "ffn_gate.weight";

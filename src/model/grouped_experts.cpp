@@ -2,13 +2,12 @@
 // in names, in how the router scores, and in which layers are dense.
 #include <algorithm>
 
+#include "model/decoder_source.h"
 #include "model/registry.h"
 #include "model/spec_source.h"
 
 namespace qinfer::model {
 namespace {
-
-constexpr uint32_t kMostExperts = 4096;
 
 enum class Family : uint8_t { kMixtral, kQwen2, kQwen3, kGlm4 };
 
@@ -22,16 +21,7 @@ struct Shape {
 };
 
 void ReadAttention(JsonReader* reader, ModelSpec* spec, Shape* shape) {
-  AttentionSpec& a = shape->attention;
-  a.heads = reader->Uint("num_attention_heads", 1, kMaxHeads);
-  a.kv_heads = reader->Uint("num_key_value_heads", 1, kMaxHeads, a.heads);
-  if (!reader->Has("head_dim") && spec->hidden_size % a.heads != 0) {
-    reader->Fail("num_attention_heads", StrCat("does not divide hidden_size ", spec->hidden_size));
-  }
-  a.head_dim = reader->Uint("head_dim", 1, kMaxHeadDim, spec->hidden_size / a.heads);
-  a.v_head_dim = a.head_dim;
-  a.scale = static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(a.head_dim)));
-  a.rope = 0;
+  const AttentionSpec& a = shape->attention;
   // Older files say the rotated share of a head outside the rope's own settings.
   const double partial = reader->Number("partial_rotary_factor", 0.0, 1.0, 1.0);
   const uint32_t dims =
@@ -70,7 +60,7 @@ void ReadExperts(JsonReader* reader, Shape* shape) {
   const bool glm = shape->family == Family::kGlm4;
   const char* count = glm ? "n_routed_experts" : "num_local_experts";
   if (!glm && !reader->Has(count)) count = "num_experts";
-  f.experts = reader->Uint(count, 1, kMostExperts);
+  f.experts = reader->Uint(count, 1, kMaxExperts);
   f.experts_used = reader->Uint("num_experts_per_tok", 1, std::max(1u, f.experts));
   f.expert_intermediate = shape->family == Family::kMixtral
                               ? shape->dense.intermediate
@@ -82,7 +72,7 @@ void ReadExperts(JsonReader* reader, Shape* shape) {
     f.shared_gate.name = "shared_expert_gate.weight";
   }
   if (glm) {
-    const uint32_t shared = reader->Uint("n_shared_experts", 1, kMostExperts, 0);
+    const uint32_t shared = reader->Uint("n_shared_experts", 1, kMaxExperts, 0);
     const uint64_t wide = uint64_t{shared} * f.expert_intermediate;
     if (wide > kMaxWidth) reader->Fail("n_shared_experts", "makes the shared experts too wide");
     f.intermediate = static_cast<uint32_t>(std::min<uint64_t>(wide, kMaxWidth));
@@ -136,36 +126,15 @@ void NameExperts(const Shape& shape, const std::string& prefix, FeedForwardSpec*
 
 LayerSpec NameLayer(const Shape& shape, uint32_t index) {
   const std::string prefix = StrCat("model.layers.", index, ".");
-  const std::string self = prefix + "self_attn.";
-  LayerSpec layer;
-  layer.attention_norm.name = prefix + "input_layernorm.weight";
-  layer.feed_forward_norm.name = prefix + "post_attention_layernorm.weight";
-  AttentionSpec& a = layer.attention;
-  a = shape.attention;
-  if (!shape.windowed[index]) a.window = 0;
-  a.q.name = self + "q_proj.weight";
-  a.k.name = self + "k_proj.weight";
-  a.v.name = self + "v_proj.weight";
-  a.o.name = self + "o_proj.weight";
-  if (shape.qkv_bias) {
-    a.q_bias.name = self + "q_proj.bias";
-    a.k_bias.name = self + "k_proj.bias";
-    a.v_bias.name = self + "v_proj.bias";
-  }
-  if (shape.o_bias) a.o_bias.name = self + "o_proj.bias";
-  if (shape.head_norms) {
-    a.q_norm.name = self + "q_norm.weight";
-    a.k_norm.name = self + "k_norm.weight";
-  }
-  FeedForwardSpec& f = layer.feed_forward;
+  LayerSpec layer{.attention = shape.attention, .feed_forward = shape.dense};
+  if (!shape.windowed[index]) layer.attention.window = 0;
+  NameHfLayer(prefix, &layer);
+  if (shape.qkv_bias) NameHfQkvBiases(prefix, &layer);
+  if (shape.o_bias) NameHfAttentionBiases(prefix, &layer);
+  if (shape.head_norms) NameHfQkNorms(prefix, &layer);
   if (shape.has_experts[index]) {
-    f = shape.experts;
-    NameExperts(shape, prefix, &f);
-  } else {
-    f = shape.dense;
-    f.gate.name = prefix + "mlp.gate_proj.weight";
-    f.up.name = prefix + "mlp.up_proj.weight";
-    f.down.name = prefix + "mlp.down_proj.weight";
+    layer.feed_forward = shape.experts;
+    NameExperts(shape, prefix, &layer.feed_forward);
   }
   return layer;
 }
@@ -173,34 +142,25 @@ LayerSpec NameLayer(const Shape& shape, uint32_t index) {
 StatusOr<ModelSpec> FromConfig(const format::JsonNode& config, const format::Checkpoint& checkpoint,
                                Family family, const char* name) {
   JsonReader reader(config, checkpoint.name() + ": config.json: ");
-  ModelSpec spec;
-  spec.architecture = name;
-  spec.hidden_size = reader.Uint("hidden_size", 1, kMaxWidth);
-  spec.vocab_size = reader.Uint("vocab_size", 1, kMaxVocab);
-  spec.max_context = reader.Uint("max_position_embeddings", 1, kMaxPosition, 32768);
-  spec.norm_epsilon = static_cast<float>(
-      reader.Number("rms_norm_eps", 1e-12, 1.0, family == Family::kMixtral ? 1e-5 : 1e-6));
+  const double epsilon = family == Family::kMixtral ? 1e-5 : 1e-6;
+  Decoder decoder = ReadHfDecoder(&reader, name, {.max_context = 32768, .epsilon = epsilon});
+  ModelSpec& spec = decoder.spec;
   Shape shape;
   shape.family = family;
-  shape.layers = reader.Uint("num_hidden_layers", 1, kMaxLayers);
+  shape.layers = decoder.layers;
+  shape.attention = decoder.attention;
+  shape.dense = decoder.feed_forward;
   ReadAttention(&reader, &spec, &shape);
   ReadWindows(&reader, &shape);
-  shape.dense.activation = ActivationFromHf(&reader, "hidden_act", "silu");
-  shape.dense.intermediate = reader.Uint("intermediate_size", 1, kMaxWidth);
   ReadExperts(&reader, &shape);
   FindExpertLayers(&reader, &shape);
   const uint32_t predicting =
       family == Family::kGlm4 ? reader.Uint("num_nextn_predict_layers", 0, kMaxLayers, 0) : 0;
-  const bool tied = reader.Bool("tie_word_embeddings", false);
+  NameHfEnds(&reader, "model.", "lm_head.weight", false, &spec);
   QINFER_RETURN_IF_ERROR(reader.status());
 
-  spec.embedding.name = "model.embed_tokens.weight";
-  spec.final_norm.name = "model.norm.weight";
-  if (!tied) spec.lm_head.name = "lm_head.weight";
   for (uint32_t i = 0; i < shape.layers; ++i) spec.layers.push_back(NameLayer(shape, i));
-  for (uint32_t i = 0; i < predicting; ++i) {
-    spec.skipped_prefixes.push_back(StrCat("model.layers.", shape.layers + i, "."));
-  }
+  SkipPredictingLayers(shape.layers, predicting, &spec);
   return spec;
 }
 

@@ -27,10 +27,7 @@ StatusOr<ModelSpec> FromConfig(const format::JsonNode& config, const format::Che
     const std::string prefix = StrCat("model.layers.", i, ".");
     LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
     NameHfLayer(prefix, &layer);
-    if (attention_bias) {
-      NameHfQkvBiases(prefix, &layer);
-      NameHfOutputBias(prefix, &layer);
-    }
+    if (attention_bias) NameHfAttentionBiases(prefix, &layer);
     if (mlp_bias) NameHfMlpBiases(prefix, &layer);
     spec.layers.push_back(std::move(layer));
   }

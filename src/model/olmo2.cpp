@@ -23,12 +23,8 @@ StatusOr<ModelSpec> Olmo2FromHf(const format::JsonNode& config,
     layer.attention_norm = layer.feed_forward_norm = {};
     layer.post_attention_norm.name = prefix + "post_attention_layernorm.weight";
     layer.post_feed_forward_norm.name = prefix + "post_feedforward_layernorm.weight";
-    layer.attention.q_norm.name = prefix + "self_attn.q_norm.weight";
-    layer.attention.k_norm.name = prefix + "self_attn.k_norm.weight";
-    if (bias) {
-      NameHfQkvBiases(prefix, &layer);
-      NameHfOutputBias(prefix, &layer);
-    }
+    NameHfQkNorms(prefix, &layer);
+    if (bias) NameHfAttentionBiases(prefix, &layer);
     spec.layers.push_back(std::move(layer));
   }
   return spec;
@@ -55,8 +51,7 @@ StatusOr<ModelSpec> Olmo2FromGguf(const format::Gguf& gguf, const format::Checkp
     layer.attention_norm = layer.feed_forward_norm = {};
     layer.post_attention_norm.name = prefix + "post_attention_norm.weight";
     layer.post_feed_forward_norm.name = prefix + "post_ffw_norm.weight";
-    layer.attention.q_norm.name = prefix + "attn_q_norm.weight";
-    layer.attention.k_norm.name = prefix + "attn_k_norm.weight";
+    NameGgufQkNorms(prefix, &layer);
     spec.layers.push_back(std::move(layer));
   }
   return spec;

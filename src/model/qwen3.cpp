@@ -26,12 +26,8 @@ StatusOr<ModelSpec> Qwen3FromHf(const format::JsonNode& config,
     LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
     layer.attention.window = windowed[i] ? window : 0;
     NameHfLayer(prefix, &layer);
-    layer.attention.q_norm.name = prefix + "self_attn.q_norm.weight";
-    layer.attention.k_norm.name = prefix + "self_attn.k_norm.weight";
-    if (bias) {
-      NameHfQkvBiases(prefix, &layer);
-      NameHfOutputBias(prefix, &layer);
-    }
+    NameHfQkNorms(prefix, &layer);
+    if (bias) NameHfAttentionBiases(prefix, &layer);
     spec.layers.push_back(std::move(layer));
   }
   return spec;
@@ -50,8 +46,7 @@ StatusOr<ModelSpec> Qwen3FromGguf(const format::Gguf& gguf, const format::Checkp
     const std::string prefix = StrCat("blk.", i, ".");
     LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
     NameGgufLayer(checkpoint, prefix, &layer);
-    layer.attention.q_norm.name = prefix + "attn_q_norm.weight";
-    layer.attention.k_norm.name = prefix + "attn_k_norm.weight";
+    NameGgufQkNorms(prefix, &layer);
     spec.layers.push_back(std::move(layer));
   }
   return spec;

@@ -49,10 +49,7 @@ StatusOr<ModelSpec> SmolLm3FromHf(const format::JsonNode& config,
     layer.attention.rope = rotated[i] ? 0 : -1;
     layer.attention.window = (windowed.empty() ? !rotated[i] : bool{windowed[i]}) ? window : 0;
     NameHfLayer(prefix, &layer);
-    if (attention_bias) {
-      NameHfQkvBiases(prefix, &layer);
-      NameHfOutputBias(prefix, &layer);
-    }
+    if (attention_bias) NameHfAttentionBiases(prefix, &layer);
     if (mlp_bias) NameHfMlpBiases(prefix, &layer);
     spec.layers.push_back(std::move(layer));
   }

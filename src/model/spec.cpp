@@ -8,7 +8,7 @@
 namespace qinfer::model {
 namespace {
 
-constexpr uint32_t kMaxExperts = 4096, kMaxExpertsUsed = 256;
+constexpr uint32_t kMaxExpertsUsed = 256;
 constexpr uint32_t kMaxLatentWidth = 1u << 22;  // of all heads' queries in the latent space
 
 Status Check(bool good, const std::string& what) {

@@ -151,6 +151,10 @@ enum class LinearRole : uint8_t {
   kExpertUp,
   kExpertDown  // routed experts
 };
+constexpr bool IsExpertRole(LinearRole role) {
+  return role == LinearRole::kExpertGate || role == LinearRole::kExpertUp ||
+         role == LinearRole::kExpertDown;
+}
 constexpr uint32_t kNoPart = UINT32_MAX;
 std::string_view RoleName(LinearRole role);  // "q", "k", ..., "head"
 
