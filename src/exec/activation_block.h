@@ -1,9 +1,10 @@
-// How many inputs share a scale when activations are quantized for a linear weight, where the file
-// does not say: a property of the layer, not of the machine.
+// How activations are quantized for a linear weight. How many inputs share a scale, where the file
+// does not say, is a property of the layer, not of the machine.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/kernels.h"
 #include "model/spec.h"
 #include "weights/format.h"
 
@@ -14,6 +15,16 @@ namespace qinfer::exec {
 // keep their long integer sums.
 inline uint32_t DefaultActivationBlock(model::LinearRole, const weights::Format& format) {
   return format.group_size != 0 && format.group_size <= 32 ? 32 : 64;
+}
+
+// One token's codes; `static_scale` 0 = each block has a scale of its own.
+inline void QuantizeRow(const kernels::Table& table, const float* x, uint32_t cols, uint32_t token,
+                        float static_scale, const kernels::Activations& codes) {
+  if (static_scale != 0.0f) {
+    table.quantize_static(x, cols, token, static_scale, codes);
+  } else {
+    table.quantize(x, cols, token, codes);
+  }
 }
 
 }  // namespace qinfer::exec

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "exec/activation_block.h"
 #include "exec/forward.h"
 #include "exec/rope_table.h"
 #include "exec/units.h"
@@ -115,11 +116,7 @@ class ForwardImpl final : public Forward {
   // One token's codes of an input, or of the part of it that `codes` points at.
   void Quantize(const LinearInput& input, const kernels::Activations& codes, const float* x,
                 uint32_t cols, uint32_t token) const {
-    if (input.static_scale != 0.0f) {
-      kernels_->quantize_static(x, cols, token, input.static_scale, codes);
-    } else {
-      kernels_->quantize(x, cols, token, codes);
-    }
+    QuantizeRow(*kernels_, x, cols, token, input.static_scale, codes);
   }
   void PlanLinear(LinearPhase* phase) const;
   void LinearUnit(const LinearPhase& phase, uint32_t lane, uint32_t unit);
@@ -130,6 +127,9 @@ class ForwardImpl final : public Forward {
                       uint32_t panel_end, uint32_t first_token, uint32_t count,
                       const Workspace::Rows& out, uint32_t lane);
   bool RunLinear(LinearPhase* phase, const Deadline& deadline);
+  void Activate(float* gate, float* up, size_t n) const;
+  void ActivatePart(float* gate, float* up, uint32_t begin, uint32_t end, const LinearInput& down,
+                    uint32_t token) const;
   bool FusesGateUp() const { return tokens_ <= kFewTokens; }
   bool RunGateUp(const Deadline& deadline);
   void GateUpUnit(const LinearInput& x, const LinearInput& down, uint32_t lane, uint32_t unit,
@@ -148,7 +148,6 @@ class ForwardImpl final : public Forward {
 
   // phases_latent.cpp
   struct HeadPhase {  // heads with a weight each, cut into units of heads and tokens
-    const std::vector<Linear>* weights;
     uint32_t heads_per_unit, chunks, token_tile, tiles;
   };
   HeadPhase PlanHeads(const std::vector<Linear>& weights) const;
@@ -175,12 +174,17 @@ class ForwardImpl final : public Forward {
   void ExpertDownUnit(uint32_t lane, uint32_t unit);
   bool RunExperts(const Deadline& deadline, bool up);
   void CombineToken(uint32_t token);
-  void Activate(float* gate, float* up, size_t n) const;
 
   // phases_tokens.cpp
   void FinishBranch(const float* post_norm, uint32_t token);
   void EmbedToken(uint32_t token);
   void FillRopes(uint32_t token);
+  // Where the cosines and sines of a token are.
+  size_t RopeRow(size_t rope, uint32_t token) const {
+    return (rope * options_.max_batch_tokens + token) * ws_.rope_stride;
+  }
+  // Rotates the first inputs of a head by the layer's rope, where it has one.
+  void Rotate(float* head, uint32_t token) const;
   void QuantizeHidden(const LinearInput& input, uint32_t row, float* rest);
   void NormToken(const float* weight, const LinearInput& out, uint32_t token);
   // A phase of one unit a token: few tokens are cheaper on the caller than any barrier.

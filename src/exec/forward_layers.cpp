@@ -38,10 +38,7 @@ Status ForwardImpl::BeginLayer(const LayerWeights& weights, uint32_t layer,
   own_pages_ = true;
   ws_.hidden = {hidden, spec_.hidden_size};
   const model::AttentionSpec& a = layer_spec_->attention;
-  const KvShape kv = KvShapeOf(a);
-  size_t page_bytes = kernels::KPlaneBytes(kernels::KvType::kF32, kv.key_dim);
-  if (!kv.latent) page_bytes += kernels::VPlaneBytes(kernels::KvType::kF32, kv.value_dim);
-  page_bytes *= kv.heads;
+  const size_t page_bytes = FloatPageBytes(KvShapeOf(a));
   for (uint32_t p = 0; p < ws_.page_count; ++p) ws_.page_table[p] = ws_.pages + p * page_bytes;
   for (const uint32_t length : sequence_lengths) {
     Segment& segment = ws_.segments[segments_];

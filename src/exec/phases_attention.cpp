@@ -62,13 +62,7 @@ void ForwardImpl::WriteLatent(uint32_t token) {
   const uint32_t position = ws_.positions[token];
   float* k = ws_.k.row(token);
   kernels_->rms_norm(k, weights_->attention.kv_a_norm, a.latent_dim, spec_.norm_epsilon, k);
-  if (a.rope >= 0) {
-    const RopeTable& rope = ropes_[static_cast<size_t>(a.rope)];
-    const size_t at =
-        (static_cast<size_t>(a.rope) * options_.max_batch_tokens + token) * ws_.rope_stride;
-    kernels_->rope(k + a.latent_dim, ws_.cosines + at, ws_.sines + at, rope.half() * 2,
-                   rope.interleaved());
-  }
+  Rotate(k + a.latent_dim, token);
   const Planes planes =
       PlanesOf(segment, group_of_[layer_], index_in_group_[layer_], own_pages_, a);
   uint8_t* page =
@@ -83,15 +77,6 @@ void ForwardImpl::RopeToken(uint32_t token) {
   const AttentionWeights& w = weights_->attention;
   const Segment& segment = ws_.segments[ws_.segment_of[token]];
   const uint32_t position = ws_.positions[token];
-  const float *cosines = nullptr, *sines = nullptr;
-  const RopeTable* rope = nullptr;
-  if (a.rope >= 0) {
-    rope = &ropes_[static_cast<size_t>(a.rope)];
-    const size_t at =
-        (static_cast<size_t>(a.rope) * options_.max_batch_tokens + token) * ws_.rope_stride;
-    cosines = ws_.cosines + at;
-    sines = ws_.sines + at;
-  }
   const auto norm = [&](float* x, const float* weight, uint32_t n) {
     if (weight != nullptr) kernels_->rms_norm(x, weight, n, spec_.norm_epsilon, x);
   };
@@ -101,9 +86,7 @@ void ForwardImpl::RopeToken(uint32_t token) {
   }
   const auto turn = [&](float* head, const float* weight) {
     if (!a.wide_norms) norm(head, weight, a.head_dim);
-    if (rope != nullptr) {
-      kernels_->rope(head, cosines, sines, rope->half() * 2, rope->interleaved());
-    }
+    Rotate(head, token);
   };
   for (uint32_t h = 0; h < a.heads; ++h) turn(ws_.q.row(token) + h * a.head_dim, w.q_norm);
   const Planes planes =

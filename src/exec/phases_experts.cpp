@@ -212,26 +212,23 @@ void ForwardImpl::AddJob(const LinearInput& x, const Linear& gate, const Linear&
     job.middle = Input(job.gate_out, FromToken(ws_.expert_codes, slot), {&down});
   }
   // Gate and up: the same rows of both, activated in the same unit.
-  job.up_tile = std::min(tokens, kMaxTokenTile);
+  job.tile = std::min(tokens, kMaxTokenTile);
   const uint32_t granule = job.middle.int8
                                ? std::max(job.middle.codes.block, kernels::kInputGranule)
                                : kernels::kInputGranule;
-  const uint64_t work = uint64_t{2} * gate.matrix.padded_cols() * job.up_tile * granule;
+  const uint64_t work = uint64_t{2} * gate.matrix.padded_cols() * job.tile * granule;
   const uint64_t unit = TakesCodes(gate) && TakesCodes(up) ? kUnitCodes : kUnitFloats;
   const uint64_t granules = CeilDiv(rows, granule);
   job.rows_per_unit =
       static_cast<uint32_t>(std::min(granules, std::max<uint64_t>(1, unit / work))) * granule;
   job.up_first = up_units_;
-  up_units_ += CeilDiv(tokens, job.up_tile) * CeilDiv(rows, job.rows_per_unit);
-  job.down_tile = job.up_tile;
-  const uint64_t panel_work =
-      uint64_t{down.matrix.padded_cols()} * kernels::kPanelRows * job.down_tile;
+  up_units_ += CeilDiv(tokens, job.tile) * CeilDiv(rows, job.rows_per_unit);
+  const uint64_t panel_work = uint64_t{down.matrix.padded_cols()} * kernels::kPanelRows * job.tile;
   const uint64_t down_unit = TakesCodes(down) ? kUnitCodes : kUnitFloats;
   job.panels_per_unit = static_cast<uint32_t>(
       std::min<uint64_t>(down.matrix.panels(), std::max<uint64_t>(1, down_unit / panel_work)));
   job.down_first = down_units_;
-  down_units_ +=
-      CeilDiv(tokens, job.down_tile) * CeilDiv(down.matrix.panels(), job.panels_per_unit);
+  down_units_ += CeilDiv(tokens, job.tile) * CeilDiv(down.matrix.panels(), job.panels_per_unit);
 }
 
 void ForwardImpl::GatherSlot(uint32_t slot) {
@@ -257,21 +254,6 @@ bool ForwardImpl::RunGather(const Deadline& deadline) {
                   });
 }
 
-void ForwardImpl::Activate(float* gate, float* up, size_t n) const {
-  const model::FeedForwardSpec& f = layer_spec_->feed_forward;
-  if (f.swiglu_limit == 0.0f) {
-    kernels_->gated(f.activation, gate, up, n, gate);
-    return;
-  }
-  const float limit = f.swiglu_limit;
-  for (size_t i = 0; i < n; ++i) {
-    gate[i] = (gate[i] > limit ? limit : gate[i]) * f.swiglu_alpha;
-    up[i] = (up[i] > limit ? limit : up[i] < -limit ? -limit : up[i]) + 1.0f;
-  }
-  kernels_->gated(f.activation, gate, up, n, gate);
-  kernels_->scale(gate, 1.0f / f.swiglu_alpha, n);
-}
-
 void ForwardImpl::ExpertUpUnit(uint32_t lane, uint32_t unit) {
   const ExpertJob* job =
       std::upper_bound(ws_.jobs, ws_.jobs + jobs_, unit,
@@ -279,8 +261,8 @@ void ForwardImpl::ExpertUpUnit(uint32_t lane, uint32_t unit) {
       1;
   const uint32_t chunks = CeilDiv(job->rows, job->rows_per_unit);
   const uint32_t local = unit - job->up_first;
-  const uint32_t first = local / chunks * job->up_tile;
-  const uint32_t count = std::min(job->up_tile, job->tokens - first);
+  const uint32_t first = local / chunks * job->tile;
+  const uint32_t count = std::min(job->tile, job->tokens - first);
   const uint32_t begin = local % chunks * job->rows_per_unit;
   const uint32_t end = std::min(job->rows, begin + job->rows_per_unit);
   const uint32_t panel_begin = begin / kernels::kPanelRows;
@@ -288,14 +270,7 @@ void ForwardImpl::ExpertUpUnit(uint32_t lane, uint32_t unit) {
   Multiply(*job->gate, job->x, panel_begin, panel_end, first, count, job->gate_out, lane);
   Multiply(*job->up, job->x, panel_begin, panel_end, first, count, job->up_out, lane);
   for (uint32_t t = first; t < first + count; ++t) {
-    float* gate = job->gate_out.row(t) + begin;
-    Activate(gate, job->up_out.row(t) + begin, end - begin);
-    if (!job->middle.int8) continue;
-    kernels::Activations part = job->middle.codes;
-    part.codes += begin;
-    part.scales += begin / part.block;
-    part.sums += begin / 16;
-    Quantize(job->middle, part, gate, end - begin, t);
+    ActivatePart(job->gate_out.row(t), job->up_out.row(t), begin, end, job->middle, t);
   }
 }
 
@@ -307,8 +282,8 @@ void ForwardImpl::ExpertDownUnit(uint32_t lane, uint32_t unit) {
   const uint32_t panels = job->down->matrix.panels();
   const uint32_t chunks = CeilDiv(panels, job->panels_per_unit);
   const uint32_t local = unit - job->down_first;
-  const uint32_t first = local / chunks * job->down_tile;
-  const uint32_t count = std::min(job->down_tile, job->tokens - first);
+  const uint32_t first = local / chunks * job->tile;
+  const uint32_t count = std::min(job->tile, job->tokens - first);
   const uint32_t begin = local % chunks * job->panels_per_unit;
   Multiply(*job->down, job->middle, begin, std::min(panels, begin + job->panels_per_unit), first,
            count, job->out, lane);

@@ -27,7 +27,6 @@ ForwardImpl::HeadPhase ForwardImpl::PlanHeads(const std::vector<Linear>& weights
   const uint64_t work = uint64_t{matrix.padded_cols()} * matrix.panels() * kernels::kPanelRows;
   const uint64_t unit = TakesCodes(weights[0]) ? kUnitCodes : kUnitFloats;
   HeadPhase phase;
-  phase.weights = &weights;
   phase.token_tile = std::min(tokens_, kMaxTokenTile);
   phase.tiles = CeilDiv(tokens_, phase.token_tile);
   const uint64_t by_work = std::max<uint64_t>(1, unit / (work * phase.token_tile));
@@ -55,11 +54,7 @@ void ForwardImpl::RotateQuery(uint32_t token, uint32_t head) {
   const float* from = ws_.q.row(token) + head * a.head_dim + (a.head_dim - a.rope_dim);
   float* to = ws_.absorbed.row(token) + head * (a.latent_dim + a.rope_dim) + a.latent_dim;
   std::memcpy(to, from, a.rope_dim * sizeof(float));
-  if (a.rope < 0) return;
-  const RopeTable& rope = ropes_[static_cast<size_t>(a.rope)];
-  const size_t at =
-      (static_cast<size_t>(a.rope) * options_.max_batch_tokens + token) * ws_.rope_stride;
-  kernels_->rope(to, ws_.cosines + at, ws_.sines + at, rope.half() * 2, rope.interleaved());
+  Rotate(to, token);
 }
 
 void ForwardImpl::AbsorbHead(uint32_t lane, uint32_t head, uint32_t first_token, uint32_t count) {

@@ -108,15 +108,15 @@ void ForwardImpl::Multiply(const Linear& linear, const LinearInput& input, uint3
                            uint32_t panel_end, uint32_t first_token, uint32_t count,
                            const Workspace::Rows& out, uint32_t lane) {
   float* rows = out.row(first_token);
-  if (input.int8 && TakesCodes(linear) && input.planes == 2) {
+  if (!input.int8 || !TakesCodes(linear)) {
+    kernels_->matmul_float(linear.matrix, panel_begin, panel_end, input.x.row(first_token),
+                           input.x.stride, count, rows, out.stride, Scratch(lane));
+  } else if (input.planes == 2) {
     MultiplyPlanes(linear.matrix, input, panel_begin, panel_end, first_token, count, out, lane);
-  } else if (input.int8 && TakesCodes(linear)) {
+  } else {
     kernels_->matmul_int8(linear.matrix, panel_begin, panel_end,
                           FromToken(input.codes, first_token), count, rows, out.stride,
                           Scratch(lane));
-  } else {
-    kernels_->matmul_float(linear.matrix, panel_begin, panel_end, input.x.row(first_token),
-                           input.x.stride, count, rows, out.stride, Scratch(lane));
   }
   if (linear.bias == nullptr) return;
   const uint32_t begin = panel_begin * kernels::kPanelRows;
@@ -171,6 +171,33 @@ bool ForwardImpl::RunLinear(LinearPhase* phase, const Deadline& deadline) {
                   [&](uint32_t lane, uint32_t unit) { LinearUnit(*phase, lane, unit); });
 }
 
+void ForwardImpl::Activate(float* gate, float* up, size_t n) const {
+  const model::FeedForwardSpec& f = layer_spec_->feed_forward;
+  if (f.swiglu_limit == 0.0f) {
+    kernels_->gated(f.activation, gate, up, n, gate);
+    return;
+  }
+  const float limit = f.swiglu_limit;
+  for (size_t i = 0; i < n; ++i) {
+    gate[i] = (gate[i] > limit ? limit : gate[i]) * f.swiglu_alpha;
+    up[i] = (up[i] > limit ? limit : up[i] < -limit ? -limit : up[i]) + 1.0f;
+  }
+  kernels_->gated(f.activation, gate, up, n, gate);
+  kernels_->scale(gate, 1.0f / f.swiglu_alpha, n);
+}
+
+// Activates [begin, end) of a token's gate and leaves it as down takes it; begin starts a block.
+void ForwardImpl::ActivatePart(float* gate, float* up, uint32_t begin, uint32_t end,
+                               const LinearInput& down, uint32_t token) const {
+  Activate(gate + begin, up + begin, end - begin);
+  if (!down.int8) return;
+  kernels::Activations part = down.codes;
+  part.codes += begin;
+  part.scales += begin / part.block;
+  part.sums += begin / 16;
+  Quantize(down, part, gate + begin, end - begin, token);
+}
+
 // A unit computes the same rows of gate and up, activates them, and leaves them as down takes them.
 void ForwardImpl::GateUpUnit(const LinearInput& x, const LinearInput& down, uint32_t lane,
                              uint32_t unit, uint32_t rows_per_unit) {
@@ -182,15 +209,7 @@ void ForwardImpl::GateUpUnit(const LinearInput& x, const LinearInput& down, uint
   Multiply(weights.gate, x, panel_begin, panel_end, 0, tokens_, ws_.gate, lane);
   Multiply(weights.up, x, panel_begin, panel_end, 0, tokens_, ws_.up, lane);
   for (uint32_t t = 0; t < tokens_; ++t) {
-    float* gate = ws_.gate.row(t) + begin;
-    Activate(gate, ws_.up.row(t) + begin, end - begin);
-    if (down.int8) {
-      kernels::Activations part = down.codes;
-      part.codes += begin;
-      part.scales += begin / part.block;
-      part.sums += begin / 16;
-      Quantize(down, part, gate, end - begin, t);
-    }
+    ActivatePart(ws_.gate.row(t), ws_.up.row(t), begin, end, down, t);
   }
 }
 

@@ -1,8 +1,6 @@
 // Phases with one unit a token: embedding, norms, residual sums, quantization of activations.
 #include <algorithm>
 
-#include <algorithm>
-
 #include "exec/forward_impl.h"
 
 namespace qinfer::exec {
@@ -18,11 +16,19 @@ void ForwardImpl::FinishBranch(const float* post_norm, uint32_t token) {
 
 void ForwardImpl::FillRopes(uint32_t token) {
   for (size_t r = 0; r < ropes_.size(); ++r) {
-    const size_t at = (r * options_.max_batch_tokens + token) * ws_.rope_stride;
+    const size_t at = RopeRow(r, token);
     const bool is_long =
         ws_.segments[ws_.segment_of[token]].rope_length > ropes_[r].switch_length();
     ropes_[r].Fill(ws_.positions[token], is_long, ws_.cosines + at, ws_.sines + at);
   }
+}
+
+void ForwardImpl::Rotate(float* head, uint32_t token) const {
+  if (layer_spec_->attention.rope < 0) return;
+  const size_t index = static_cast<size_t>(layer_spec_->attention.rope);
+  const size_t at = RopeRow(index, token);
+  kernels_->rope(head, ws_.cosines + at, ws_.sines + at, ropes_[index].half() * 2,
+                 ropes_[index].interleaved());
 }
 
 void ForwardImpl::EmbedToken(uint32_t token) {
@@ -35,7 +41,6 @@ void ForwardImpl::EmbedToken(uint32_t token) {
   FillRopes(token);
 }
 
-// Without a weight the branch takes the hidden state as it is.
 // Codes of a normed hidden state, and codes of the rest where the input takes both. `rest`
 // [hidden_size] is scratch.
 void ForwardImpl::QuantizeHidden(const LinearInput& input, uint32_t row, float* rest) {
@@ -55,6 +60,7 @@ void ForwardImpl::QuantizeHidden(const LinearInput& input, uint32_t row, float* 
   kernels_->quantize(rest, spec_.hidden_size, first + 1, codes);
 }
 
+// Without a weight the branch takes the hidden state as it is.
 void ForwardImpl::NormToken(const float* weight, const LinearInput& out, uint32_t token) {
   if (pending_) FinishBranch(pending_norm_, token);
   const float* hidden = ws_.hidden.row(token);

@@ -12,6 +12,9 @@
 
 namespace qinfer::exec {
 
+// Multiply-adds of one unit, with codes and with floats: some 50 to 100 µs.
+constexpr uint64_t kUnitCodes = 1500000, kUnitFloats = 400000;
+
 // Calls unit(lane, index) for every index in [*next, count), lanes < executor->concurrency() and
 // `max_lanes`; a lane is one caller at a time, so scratch may be per lane. At least one unit is
 // done if there is one. True when all have been done; else *next is where to go on.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/checked.h"
+#include "exec/units.h"
 
 namespace qinfer::exec {
 namespace {
@@ -96,9 +97,7 @@ Widths MaximaOf(const model::ModelSpec& spec) {
     w.scratch =
         std::max(w.scratch, kernels::AttentionScratchBytes(a.heads / kv.heads, kv.key_dim,
                                                            kv.value_dim, MaxAttentionTile(a)));
-    size_t page = kernels::KPlaneBytes(kernels::KvType::kF32, kv.key_dim);
-    if (!kv.latent) page += kernels::VPlaneBytes(kernels::KvType::kF32, kv.value_dim);
-    w.page = std::max(w.page, kv.heads * page);
+    w.page = std::max(w.page, FloatPageBytes(kv));
   }
   for (const uint32_t cols : {w.q_a, w.per_head, w.expert_intermediate}) {
     if (cols != 0) w.scratch = std::max(w.scratch, MatmulScratch(cols, kMaxTokenTile));

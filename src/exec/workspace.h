@@ -9,9 +9,7 @@
 
 namespace qinfer::exec {
 
-constexpr uint32_t kMaxTokenTile = 128;  // tokens of one matrix unit
-// Multiply-adds of one unit: some 50 to 100 µs.
-constexpr uint64_t kUnitCodes = 1500000, kUnitFloats = 400000;
+constexpr uint32_t kMaxTokenTile = 128;     // tokens of one matrix unit
 constexpr uint32_t kMaxAttentionTile = 32;  // queries of one attention unit
 // Queries (tokens x heads) of one unit of latent attention, where all heads share keys.
 constexpr uint32_t kMaxLatentRows = 128;
@@ -28,6 +26,12 @@ inline KvShape KvShapeOf(const model::AttentionSpec& a) {
     return {1, a.latent_dim + a.rope_dim, a.latent_dim, true};
   }
   return {a.kv_heads, a.head_dim, a.v_head_dim, false};
+}
+// A page of one layer with F32 keys and values.
+inline size_t FloatPageBytes(const KvShape& kv) {
+  size_t bytes = kernels::KPlaneBytes(kernels::KvType::kF32, kv.key_dim);
+  if (!kv.latent) bytes += kernels::VPlaneBytes(kernels::KvType::kF32, kv.value_dim);
+  return kv.heads * bytes;
 }
 // Tokens of one unit of attention at most.
 inline uint32_t MaxAttentionTile(const model::AttentionSpec& a) {
@@ -113,8 +117,9 @@ struct ExpertJob {
   Workspace::Rows gate_out, up_out, out;
   uint32_t expert;  // model::kNoPart: the shared ones
   uint32_t tokens, rows;
-  uint32_t up_tile, rows_per_unit, up_first;
-  uint32_t down_tile, panels_per_unit, down_first;
+  uint32_t tile;  // tokens of a unit
+  uint32_t rows_per_unit, up_first;
+  uint32_t panels_per_unit, down_first;
 };
 
 }  // namespace qinfer::exec

@@ -236,7 +236,7 @@ std::vector<LinearInputKey> LinearInputs(const model::ModelSpec& spec) {
     const bool second = use.role != role && (use.role != LinearRole::kKvA ||
                                              spec.layers[use.layer].attention.q_a.present());
     if (second) continue;
-    const bool expert = role == LinearRole::kExpertGate || role == LinearRole::kExpertDown;
+    const bool expert = model::IsExpertRole(role);
     if (expert && use.part == model::kNoPart) {
       for (uint32_t p = 0; p < use.parts; ++p) inputs.push_back({use.layer, role, p, use.cols});
     } else {

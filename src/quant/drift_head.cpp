@@ -19,7 +19,6 @@ namespace {
 
 constexpr uint32_t kTile = 32;  // scored positions multiplied at once
 constexpr uint32_t kMaxLanes = 64;
-constexpr uint64_t kUnitCodes = 1500000, kUnitFloats = 400000;  // multiply-adds: some 100 µs
 
 uint32_t Lanes(const exec::Context& context) {
   return std::clamp<uint32_t>(context.executor->concurrency(), 1, kMaxLanes);
@@ -121,17 +120,13 @@ bool Drift::Multiply(const exec::Linear& linear, const float* x, uint32_t count,
     codes.block = linear.activation_block;
     const exec::ScopedFpMode mode;
     for (uint32_t t = 0; slice_next_ == 0 && t < count; ++t) {
-      if (linear.activation_scale != 0.0f) {
-        context_.kernels->quantize_static(x + size_t{t} * n, n, t, linear.activation_scale, codes);
-      } else {
-        context_.kernels->quantize(x + size_t{t} * n, n, t, codes);
-      }
+      exec::QuantizeRow(*context_.kernels, x + size_t{t} * n, n, t, linear.activation_scale, codes);
     }
   }
   const uint32_t panels = linear.matrix.panels();
   const uint64_t panel_work = uint64_t{kernels::kPanelRows} * n * count;
   const uint32_t each = static_cast<uint32_t>(
-      std::clamp<uint64_t>((int8 ? kUnitCodes : kUnitFloats) / panel_work, 1, panels));
+      std::clamp<uint64_t>((int8 ? exec::kUnitCodes : exec::kUnitFloats) / panel_work, 1, panels));
   return exec::RunUnits(context_.executor, lanes, deadline, CeilDiv(panels, each), &slice_next_,
                         [&](uint32_t lane, uint32_t unit) {
                           const uint32_t begin = unit * each, end = std::min(panels, begin + each);

@@ -272,10 +272,8 @@ StatusOr<const InputStats*> GroupWork::StatsOf(const TensorPlan& plan, uint32_t 
 // The importance of a tensor's inputs; of experts that share a tensor, of each.
 Status GroupWork::ImportanceOf(const TensorPlan& plan, PackSettings* settings) {
   uncovered_ = 0;
-  const bool expert = plan.role == model::LinearRole::kExpertGate ||
-                      plan.role == model::LinearRole::kExpertUp ||
-                      plan.role == model::LinearRole::kExpertDown;
-  const bool stack = plan.use == TensorUse::kLinear && expert && plan.part == model::kNoPart;
+  const bool stack = plan.use == TensorUse::kLinear && model::IsExpertRole(plan.role) &&
+                     plan.part == model::kNoPart;
   const uint32_t sets = stack ? plan.parts : 1;
   for (uint32_t p = 0; p < sets; ++p) {
     QINFER_ASSIGN_OR_RETURN(const InputStats* stats, StatsOf(plan, stack ? p : plan.part));
