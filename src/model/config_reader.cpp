@@ -229,6 +229,14 @@ double GgufReader::Number(const char* key, double low, double high, double other
   return *number;
 }
 
+bool GgufReader::Bool(const char* key, bool otherwise) {
+  const format::GgufValue* value = gguf_.Find(prefix_ + key);
+  if (value == nullptr) return otherwise;
+  const StatusOr<bool> result = value->AsBool();
+  if (!result.ok()) Fail(key, "expected true or false");
+  return result.ok() && *result;
+}
+
 std::string GgufReader::String(const char* key, const char* otherwise) {
   const format::GgufValue* value = gguf_.Find(prefix_ + key);
   if (value == nullptr) return otherwise;

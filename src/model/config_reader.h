@@ -76,6 +76,7 @@ class GgufReader {
   uint32_t UniformUint(const char* key, uint32_t low, uint32_t high, uint32_t otherwise);
   double Number(const char* key, double low, double high, double otherwise);
   double Number(const char* key, double low, double high);
+  bool Bool(const char* key, bool otherwise);
   std::string String(const char* key, const char* otherwise);
   void Fail(const char* key, const std::string& what);
   void Fail(const Status& status);

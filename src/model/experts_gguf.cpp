@@ -1,24 +1,16 @@
-// GGUF files of models with experts: deepseek2, qwen2moe, qwen3moe. Experts of a layer are one
-// tensor of three dimensions; older files have one each.
+// GGUF files of models with experts: deepseek2 (DeepSeek V2, V3, R1, Kimi K2), qwen2moe, qwen3moe,
+// glm4moe; and what Mixtral's (llama) share with them. Experts of a layer are one tensor of three
+// dimensions; older files have one each.
+#include "model/experts_gguf.h"
+
 #include <algorithm>
 
 #include "kernels/ref/math.h"
-#include "model/decoder_source.h"
 #include "model/registry.h"
 #include "model/spec_source.h"
 
 namespace qinfer::model {
 namespace {
-
-// Sizes of experts; names come layer by layer.
-void ReadExperts(GgufReader* reader, FeedForwardSpec* f) {
-  f->kind = FeedForwardKind::kExperts;
-  f->experts = reader->Uint("expert_count", 1, kMaxExperts);
-  f->experts_used = reader->Uint("expert_used_count", 1, std::max(1u, f->experts));
-  f->expert_intermediate =
-      reader->Uint("expert_feed_forward_length", 1, kMaxWidth, f->intermediate);
-  f->intermediate = 0;
-}
 
 TensorRef Stack(const format::Checkpoint& checkpoint, const std::string& prefix, const char* name,
                 uint32_t parts, uint32_t rows) {
@@ -34,19 +26,54 @@ TensorRef Stack(const format::Checkpoint& checkpoint, const std::string& prefix,
   return ref;
 }
 
-void NameExperts(const format::Checkpoint& checkpoint, const std::string& prefix, uint32_t hidden,
-                 FeedForwardSpec* f) {
-  f->gate = f->up = f->down = f->gate_bias = f->up_bias = f->down_bias = TensorRef();
-  f->router.name = prefix + "ffn_gate_inp.weight";
-  f->router_correction = Optional(checkpoint, prefix + "exp_probs_b.bias");
-  f->expert_gate = Stack(checkpoint, prefix, "ffn_gate", f->experts, f->expert_intermediate);
-  f->expert_up = Stack(checkpoint, prefix, "ffn_up", f->experts, f->expert_intermediate);
-  f->expert_down = Stack(checkpoint, prefix, "ffn_down", f->experts, hidden);
-  if (f->intermediate == 0) return;
-  f->gate.name = prefix + "ffn_gate_shexp.weight";
-  f->up.name = prefix + "ffn_up_shexp.weight";
-  f->down.name = prefix + "ffn_down_shexp.weight";
-  f->shared_gate = Optional(checkpoint, prefix + "ffn_gate_inp_shexp.weight");
+// Keys that say how the router chooses and weighs.
+void ReadRouting(GgufReader* reader, RouterScoring otherwise, FeedForwardSpec* f) {
+  switch (reader->Uint("expert_gating_func", 0, 3, 0)) {
+    case 1:
+      f->scoring = RouterScoring::kSoftmax;
+      break;
+    case 2:
+      f->scoring = RouterScoring::kSigmoid;
+      break;
+    case 3:
+      f->scoring = RouterScoring::kSoftmaxChosen;
+      break;
+    default:
+      f->scoring = otherwise;  // older files do not say
+  }
+  f->normalize = reader->Bool("expert_weights_norm", false);
+  const uint32_t groups = reader->Uint("expert_group_count", 0, kMaxExperts, 0);
+  const uint32_t used = reader->Uint("expert_group_used_count", 0, kMaxExperts, groups);
+  if (groups <= 1 || used == 0 || used >= groups) return;
+  if (f->experts % groups != 0) {
+    reader->Fail("expert_group_count", StrCat("does not divide ", f->experts, " experts"));
+    return;
+  }
+  f->groups = groups;
+  f->groups_used = used;
+  const bool sigmoid = f->scoring == RouterScoring::kSigmoid;
+  f->group_score_top = sigmoid ? std::min(2u, f->experts / groups) : 1;
+}
+
+// Experts that every token takes, as wide as so many routed ones.
+void ReadShared(GgufReader* reader, FeedForwardSpec* f) {
+  const uint32_t shared = reader->Uint("expert_shared_count", 0, kMaxExperts, 0);
+  const uint64_t wide = uint64_t{shared} * f->expert_intermediate;
+  if (wide > kMaxWidth) reader->Fail("expert_shared_count", "makes the shared experts too wide");
+  f->intermediate = static_cast<uint32_t>(std::min<uint64_t>(wide, kMaxWidth));
+}
+
+// Files may hold layers for predicting further tokens; they follow the others and are counted.
+void SkipPredicting(GgufReader* reader, Decoder* decoder) {
+  const uint32_t predicting = reader->Uint("nextn_predict_layers", 0, kMaxLayers, 0);
+  if (predicting >= std::max(1u, decoder->layers)) {
+    reader->Fail("nextn_predict_layers", StrCat("leaves nothing of ", decoder->layers, " layers"));
+    return;
+  }
+  decoder->layers -= predicting;
+  for (uint32_t i = 0; i < predicting; ++i) {
+    decoder->spec.skipped_prefixes.push_back(StrCat("blk.", decoder->layers + i, "."));
+  }
 }
 
 // Latent attention: newer files have kv_b split (and transposed) already.
@@ -98,6 +125,10 @@ void NameLatent(const format::Checkpoint& checkpoint, const std::string& prefix,
   a->v_b.row_begin = nope;
 }
 
+bool HasRouter(const format::Checkpoint& checkpoint, const std::string& prefix) {
+  return checkpoint.Find(prefix + "ffn_gate_inp.weight") != nullptr;
+}
+
 StatusOr<ModelSpec> QwenMoe(const format::Gguf& gguf, const format::Checkpoint& checkpoint,
                             bool third) {
   GgufReader reader(gguf, third ? "qwen3moe" : "qwen2moe");
@@ -106,10 +137,11 @@ StatusOr<ModelSpec> QwenMoe(const format::Gguf& gguf, const format::Checkpoint& 
   spec.ropes.push_back(
       RopeFromGguf(&reader, decoder.attention.head_dim, false, 10000.0, spec.max_context));
   FeedForwardSpec experts = decoder.feed_forward;
-  ReadExperts(&reader, &experts);
+  ReadGgufExperts(&reader, false, &experts);
   experts.normalize = third;  // not in the file: as llama.cpp has it
   if (!third) {
-    experts.intermediate = reader.Uint("expert_shared_feed_forward_length", 1, kMaxWidth);
+    experts.intermediate = reader.Uint("expert_shared_feed_forward_length", 1, kMaxWidth,
+                                       decoder.feed_forward.intermediate);
   }
   QINFER_RETURN_IF_ERROR(reader.status());
 
@@ -119,9 +151,9 @@ StatusOr<ModelSpec> QwenMoe(const format::Gguf& gguf, const format::Checkpoint& 
     LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
     NameGgufLayer(checkpoint, prefix, &layer);
     if (third) NameGgufQkNorms(prefix, &layer);
-    if (checkpoint.Find(prefix + "ffn_gate_inp.weight") != nullptr) {
+    if (HasRouter(checkpoint, prefix)) {
       layer.feed_forward = experts;
-      NameExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
+      NameGgufExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
     }
     spec.layers.push_back(std::move(layer));
   }
@@ -129,6 +161,40 @@ StatusOr<ModelSpec> QwenMoe(const format::Gguf& gguf, const format::Checkpoint& 
 }
 
 }  // namespace
+
+void ReadGgufExperts(GgufReader* reader, bool wide, FeedForwardSpec* f) {
+  f->kind = FeedForwardKind::kExperts;
+  f->experts = reader->Uint("expert_count", 1, kMaxExperts);
+  f->experts_used = reader->Uint("expert_used_count", 1, std::max(1u, f->experts));
+  const uint32_t share = f->intermediate / (wide ? 1 : std::max(1u, f->experts_used));
+  f->expert_intermediate =
+      reader->UniformUint("expert_feed_forward_length", 1, kMaxWidth, std::max(1u, share));
+  f->intermediate = 0;
+  f->routed_scale = static_cast<float>(reader->Number("expert_weights_scale", -1e6, 1e6, 1.0));
+  if (f->routed_scale == 0.0f) f->routed_scale = 1.0f;  // how some files say that there is none
+}
+
+void NameGgufExperts(const format::Checkpoint& checkpoint, const std::string& prefix,
+                     uint32_t hidden, FeedForwardSpec* f) {
+  f->gate = f->up = f->down = f->gate_bias = f->up_bias = f->down_bias = TensorRef();
+  f->router.name = prefix + "ffn_gate_inp.weight";
+  f->router_correction = Optional(checkpoint, prefix + "exp_probs_b.bias");
+  const uint32_t rows = f->expert_intermediate;
+  f->expert_gate = Stack(checkpoint, prefix, "ffn_gate", f->experts, rows);
+  f->expert_up = Stack(checkpoint, prefix, "ffn_up", f->experts, rows);
+  f->expert_down = Stack(checkpoint, prefix, "ffn_down", f->experts, hidden);
+  const std::string fused = prefix + "ffn_gate_up_exps.weight";
+  if (checkpoint.Find(fused) != nullptr) {
+    f->expert_gate.name = f->expert_up.name = fused;
+    f->expert_gate.stride = f->expert_up.stride = uint64_t{rows} * 2;
+    f->expert_up.row_begin = rows;
+  }
+  if (f->intermediate == 0) return;
+  f->gate.name = prefix + "ffn_gate_shexp.weight";
+  f->up.name = prefix + "ffn_up_shexp.weight";
+  f->down.name = prefix + "ffn_down_shexp.weight";
+  f->shared_gate = Optional(checkpoint, prefix + "ffn_gate_inp_shexp.weight");
+}
 
 StatusOr<ModelSpec> Qwen2MoeFromGguf(const format::Gguf& gguf,
                                      const format::Checkpoint& checkpoint) {
@@ -140,34 +206,53 @@ StatusOr<ModelSpec> Qwen3MoeFromGguf(const format::Gguf& gguf,
   return QwenMoe(gguf, checkpoint, true);
 }
 
+StatusOr<ModelSpec> Glm4MoeFromGguf(const format::Gguf& gguf,
+                                    const format::Checkpoint& checkpoint) {
+  GgufReader reader(gguf, "glm4moe");
+  Decoder decoder = ReadGgufDecoder(&reader, checkpoint, "glm4_moe");
+  ModelSpec& spec = decoder.spec;
+  SkipPredicting(&reader, &decoder);
+  spec.ropes.push_back(
+      RopeFromGguf(&reader, decoder.attention.head_dim, false, 10000.0, spec.max_context));
+  FeedForwardSpec experts = decoder.feed_forward;
+  ReadGgufExperts(&reader, false, &experts);
+  ReadShared(&reader, &experts);
+  ReadRouting(&reader, RouterScoring::kSigmoid, &experts);
+  QINFER_RETURN_IF_ERROR(reader.status());
+
+  NameGgufEnds(checkpoint, &spec);
+  for (uint32_t i = 0; i < decoder.layers; ++i) {
+    const std::string prefix = StrCat("blk.", i, ".");
+    LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
+    NameGgufLayer(checkpoint, prefix, &layer);
+    layer.feed_forward_norm.name = prefix + "post_attention_norm.weight";
+    layer.attention.q_norm = Optional(checkpoint, prefix + "attn_q_norm.weight");
+    layer.attention.k_norm = Optional(checkpoint, prefix + "attn_k_norm.weight");
+    if (HasRouter(checkpoint, prefix)) {
+      layer.feed_forward = experts;
+      NameGgufExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
+    }
+    spec.layers.push_back(std::move(layer));
+  }
+  return spec;
+}
+
 StatusOr<ModelSpec> DeepseekFromGguf(const format::Gguf& gguf,
                                      const format::Checkpoint& checkpoint) {
   GgufReader reader(gguf, "deepseek2");
   Decoder decoder = ReadGgufDecoder(&reader, checkpoint, "deepseek_v3");
   ModelSpec& spec = decoder.spec;
+  SkipPredicting(&reader, &decoder);
   ReadLatent(&reader, &spec, &decoder.attention);
+  if (reader.Number("attention.temperature_scale", -1e6, 1e6, 0.0) != 0.0) {
+    reader.Fail(UnsupportedError(gguf.name() +
+                                 ": queries scaled by position (attention.temperature_scale) "
+                                 "are not supported"));
+  }
   FeedForwardSpec experts = decoder.feed_forward;
-  ReadExperts(&reader, &experts);
-  const uint32_t shared = reader.Uint("expert_shared_count", 0, kMaxExperts, 0);
-  const uint64_t wide = uint64_t{shared} * experts.expert_intermediate;
-  if (wide > kMaxWidth) reader.Fail("expert_shared_count", "makes the shared experts too wide");
-  experts.intermediate = static_cast<uint32_t>(std::min<uint64_t>(wide, kMaxWidth));
-  // 1 is softmax, 2 sigmoid; files from before version 3 do not say.
-  const bool sigmoid = reader.Uint("expert_gating_func", 0, 2, 1) == 2;
-  experts.scoring = sigmoid ? RouterScoring::kSigmoid : RouterScoring::kSoftmax;
-  if (const format::GgufValue* value = gguf.Find("deepseek2.expert_weights_norm")) {
-    const StatusOr<bool> normalize = value->AsBool();
-    if (!normalize.ok()) reader.Fail(normalize.status());
-    experts.normalize = normalize.ok() && *normalize;
-  }
-  experts.routed_scale = static_cast<float>(reader.Number("expert_weights_scale", -1e6, 1e6, 1.0));
-  const uint32_t groups = reader.Uint("expert_group_count", 0, kMaxExperts, 0);
-  const uint32_t used = reader.Uint("expert_group_used_count", 0, kMaxExperts, groups);
-  if (groups > 1 && used > 0 && used < groups && experts.experts % groups == 0) {
-    experts.groups = groups;
-    experts.groups_used = used;
-    experts.group_score_top = sigmoid ? std::min(2u, experts.experts / groups) : 1;
-  }
+  ReadGgufExperts(&reader, false, &experts);
+  ReadShared(&reader, &experts);
+  ReadRouting(&reader, RouterScoring::kSoftmax, &experts);
   QINFER_RETURN_IF_ERROR(reader.status());
 
   NameGgufEnds(checkpoint, &spec);
@@ -176,9 +261,9 @@ StatusOr<ModelSpec> DeepseekFromGguf(const format::Gguf& gguf,
     LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
     NameGgufLayer(checkpoint, prefix, &layer);
     NameLatent(checkpoint, prefix, &layer.attention);
-    if (checkpoint.Find(prefix + "ffn_gate_inp.weight") != nullptr) {
+    if (HasRouter(checkpoint, prefix)) {
       layer.feed_forward = experts;
-      NameExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
+      NameGgufExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
     }
     spec.layers.push_back(std::move(layer));
   }

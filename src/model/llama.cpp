@@ -1,6 +1,8 @@
 // Llama (1 to 3, SmolLM2, TinyLlama) and Mistral: grouped attention, gated feed-forward, RMS norms
-// before both. GGUF files hold q and k with rows permuted, so that rotated pairs are neighbours.
+// before both. GGUF files hold q and k with rows permuted, so that rotated pairs are neighbours;
+// those of Mixtral are llama files with experts.
 #include "model/decoder_source.h"
+#include "model/experts_gguf.h"
 #include "model/registry.h"
 #include "model/spec_source.h"
 
@@ -50,8 +52,12 @@ StatusOr<ModelSpec> LlamaFromGguf(const format::Gguf& gguf, const format::Checkp
   GgufReader reader(gguf, "llama");
   Decoder decoder = ReadGgufDecoder(&reader, checkpoint, "llama");
   ModelSpec& spec = decoder.spec;
-  if (reader.Uint("expert_count", 0, kMaxWidth, 0) != 0) {
-    reader.Fail(UnsupportedError(gguf.name() + ": mixtures of experts are not supported yet"));
+  FeedForwardSpec experts = decoder.feed_forward;
+  const bool mixtral = reader.Uint("expert_count", 0, kMaxExperts, 0) != 0;
+  if (mixtral) {
+    spec.architecture = "mixtral";
+    ReadGgufExperts(&reader, true, &experts);
+    experts.normalize = true;
   }
   decoder.attention.window = reader.Uint("attention.sliding_window", 0, kMaxPosition, 0);
   RopeSpec rope =
@@ -62,8 +68,13 @@ StatusOr<ModelSpec> LlamaFromGguf(const format::Gguf& gguf, const format::Checkp
 
   NameGgufEnds(checkpoint, &spec);
   for (uint32_t i = 0; i < decoder.layers; ++i) {
+    const std::string prefix = StrCat("blk.", i, ".");
     LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
-    NameGgufLayer(checkpoint, StrCat("blk.", i, "."), &layer);
+    NameGgufLayer(checkpoint, prefix, &layer);
+    if (mixtral && checkpoint.Find(prefix + "ffn_gate_inp.weight") != nullptr) {
+      layer.feed_forward = experts;
+      NameGgufExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
+    }
     spec.layers.push_back(std::move(layer));
   }
   return spec;

@@ -25,7 +25,7 @@ constexpr Architecture kArchitectures[] = {
     {"MixtralForCausalLM", nullptr, MixtralFromHf, nullptr},
     {"Qwen2MoeForCausalLM", "qwen2moe", Qwen2MoeFromHf, Qwen2MoeFromGguf},
     {"Qwen3MoeForCausalLM", "qwen3moe", Qwen3MoeFromHf, Qwen3MoeFromGguf},
-    {"Glm4MoeForCausalLM", nullptr, Glm4MoeFromHf, nullptr},
+    {"Glm4MoeForCausalLM", "glm4moe", Glm4MoeFromHf, Glm4MoeFromGguf},
 };
 
 std::string Known(bool gguf) {

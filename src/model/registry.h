@@ -64,5 +64,6 @@ StatusOr<ModelSpec> Qwen2MoeFromGguf(const format::Gguf& gguf,
                                      const format::Checkpoint& checkpoint);
 StatusOr<ModelSpec> Qwen3MoeFromGguf(const format::Gguf& gguf,
                                      const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> Glm4MoeFromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
 
 }  // namespace qinfer::model

@@ -90,7 +90,9 @@ def main():
     make("deepseek-v3-small", DeepseekV3ForCausalLM, DeepseekV3Config, base,
          {"rope": {"rope_parameters": plain}, "halves": {"rope_interleave": False}, "one-group": {"n_group": 1, "topk_group": 1},
           "sums": {"norm_topk_prob": False},
-          "mscale": {"rope_parameters": {**yarn, "mscale_all_dim": 0.3}}}, 11)
+          "mscale": {"rope_parameters": {**yarn, "mscale_all_dim": 0.3}},
+          # As a GGUF file can say it: both factors alike.
+          "gguf": {"rope_parameters": {**yarn, "mscale": 0.8}}}, 11)
     base = dict(vocab_size=97, hidden_size=40, intermediate_size=56, moe_intermediate_size=24, num_hidden_layers=3,
                 num_attention_heads=4, num_key_value_heads=4, n_shared_experts=1, n_routed_experts=6, routed_scaling_factor=1.5,
                 kv_lora_rank=32, q_lora_rank=None, qk_rope_head_dim=6, v_head_dim=16, qk_nope_head_dim=18, n_group=3, topk_group=1,

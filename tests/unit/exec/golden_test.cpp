@@ -163,10 +163,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"glm4-moe-small", "", "model.safetensors"},
         Case{"glm4-moe-small", "one-group", "model.safetensors"},
         Case{"glm4-moe-small", "whole", "model.safetensors"},
-        Case{"deepseek-v3-small", "rope", "model-f16.gguf"},
+        Case{"deepseek-v3-small", "gguf", "model.safetensors"},
+        Case{"deepseek-v3-small", "gguf", "model-f16.gguf"},
         Case{"deepseek-v2-small", "", "model-f16.gguf"},
         Case{"qwen2-moe-small", "", "model-f16.gguf"},
-        Case{"qwen3-moe-small", "", "model-f16.gguf"}),
+        Case{"qwen3-moe-small", "", "model-f16.gguf"}, Case{"mixtral-small", "", "model-f16.gguf"},
+        Case{"mixtral-small", "", "model-old.gguf"}, Case{"glm4-moe-small", "", "model-f16.gguf"}),
     [](const testing::TestParamInfo<Case>& info) {
       std::string name =
           StrCat(info.param.folder, "_", info.param.variant, "_", info.param.weights);
@@ -175,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// ---- GGUF files against llama.cpp (tests/golden/make_gguf_models.py)
+// ---- GGUF files against llama.cpp (tests/golden/make_gguf_models.py, make_moe_gguf_models.py)
 
 StatusOr<std::vector<float>> GgufLogits(const std::string& bytes, Machine* machine,
                                         const std::vector<int32_t>& tokens) {
@@ -226,15 +228,16 @@ TEST_P(GoldenGguf, LogitsEqualLlamaCpp) {
   EXPECT_LT(MaxDifference(*logits, expected), GetParam().tolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenGguf,
-                         testing::Values(GgufCase{"llama-rope-freqs", 3e-4},
-                                         GgufCase{"llama-odd", 3e-4},
-                                         GgufCase{"gemma3-window", 1e-2}),
-                         [](const testing::TestParamInfo<GgufCase>& info) {
-                           std::string name = info.param.name;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, GoldenGguf,
+    testing::Values(GgufCase{"llama-rope-freqs", 3e-4}, GgufCase{"llama-odd", 3e-4},
+                    GgufCase{"gemma3-window", 1e-2}, GgufCase{"qwen2moe", 3e-4},
+                    GgufCase{"glm4moe-nextn", 3e-4}, GgufCase{"deepseek2-lite", 1e-3}),
+    [](const testing::TestParamInfo<GgufCase>& info) {
+      std::string name = info.param.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 // Without the divisors of the frequencies the agreement is gone: the recorded logits depend on
 // them.
