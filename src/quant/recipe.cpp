@@ -239,7 +239,9 @@ StatusOr<weights::Format> SourceFormat(const format::Checkpoint& checkpoint,
 Status Decide(const format::Checkpoint& checkpoint, const SourceTensor& source,
               const Choice& choice, TensorPlan* plan) {
   const std::string name = plan->name;
-  if (source.rank != 2 && plan->rows == 0) {
+  // The gate of a shared expert is one row, which GGUF files hold as a vector.
+  const bool one_row = source.rank == 1 && plan->use == TensorUse::kKept;
+  if (source.rank != 2 && !one_row && plan->rows == 0) {
     return UnsupportedError(
         StrCat("tensor \"", name, "\" has ", source.rank, " dimensions; matrices have 2"));
   }

@@ -106,7 +106,10 @@ TEST_P(Architectures, QuantizedAlikeOnEveryInstructionSet) {
     ASSERT_TRUE(reference.ok()) << reference.status();
     // A small error can choose another expert, of random ones.
     const bool experts = spec->layers.back().feed_forward.kind == model::FeedForwardKind::kExperts;
-    EXPECT_LT(RelativeError(*reference, *exact), experts ? 3 * form.error : form.error);
+    // And errors add up over the layers of a deep one.
+    const double layers = static_cast<double>(spec->layers.size());
+    const double depth = std::max(1.0, std::sqrt(layers / 8.0));
+    EXPECT_LT(RelativeError(*reference, *exact), form.error * depth * (experts ? 3 : 1));
     EXPECT_GT(RelativeError(*reference, *exact), 0.0);
     for (const kernels::Isa isa :
          {kernels::Isa::kRef, kernels::Isa::kAvx2, kernels::Isa::kAvx512, kernels::Isa::kNeon}) {
@@ -169,7 +172,12 @@ INSTANTIATE_TEST_SUITE_P(
                     "gemma3-small", "gemma3-multimodal", "phi3-small", "phi3-small/model-f16.gguf",
                     "smollm3-small", "olmo2-small", "deepseek-v3-small", "deepseek-v2-small",
                     "deepseek-fp8", "mixtral-small", "qwen2-moe-small", "qwen3-moe-small",
-                    "glm4-moe-small"),
+                    "glm4-moe-small", "mixtral-small/model-f16.gguf",
+                    "mixtral-small/model-old.gguf", "qwen2-moe-small/model-f16.gguf",
+                    "qwen3-moe-small/model-f16.gguf", "deepseek-v2-small/model-f16.gguf",
+                    "deepseek-v3-small/model-f16.gguf", "glm4-moe-small/model-f16.gguf",
+                    "../gguf-models/qwen2moe.gguf", "../gguf-models/glm4moe-nextn.gguf",
+                    "../gguf-models/deepseek2-lite.gguf"),
     [](const testing::TestParamInfo<const char*>& info) {
       std::string name = info.param;
       std::replace_if(
