@@ -125,6 +125,12 @@ def main():
     make("glm4-moe-small", Glm4MoeForCausalLM, Glm4MoeConfig, base,
          {"one-group": {"n_group": 1, "topk_group": 1},
           "whole": {"rope_parameters": {**plain, "partial_rotary_factor": 1.0}}}, 16)
+    base = dict(vocab_size=67, hidden_size=28, intermediate_size=36, moe_intermediate_size=12, num_hidden_layers=2,
+                num_attention_heads=2, num_key_value_heads=2, n_shared_experts=1, n_routed_experts=5, routed_scaling_factor=2.2,
+                kv_lora_rank=20, q_lora_rank=12, qk_rope_head_dim=6, v_head_dim=12, qk_nope_head_dim=10, n_group=1, topk_group=1,
+                num_experts_per_tok=2, first_k_dense_replace=0, norm_topk_prob=True, max_position_embeddings=96, attention_bias=True,
+                rms_norm_eps=1e-6, rope_parameters=plain, num_nextn_predict_layers=0, tie_word_embeddings=True)
+    make("deepseek-v3-biases", DeepseekV3ForCausalLM, DeepseekV3Config, base, {}, 17)
     if len(sys.argv) > 1:
         model = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32)
         ids = tokens_for(model.config.vocab_size)

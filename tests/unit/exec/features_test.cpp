@@ -13,29 +13,6 @@ using model::LayerSpec;
 using model::ModelSpec;
 using model::RopeScaling;
 
-StatusOr<std::vector<float>> LogitsBySpec(const ModelSpec& spec,
-                                          const format::Checkpoint& checkpoint,
-                                          const Context& context,
-                                          const std::vector<int32_t>& tokens) {
-  const uint32_t n = static_cast<uint32_t>(tokens.size());
-  ForwardOptions options;
-  options.max_batch_tokens = n;
-  options.activations = Activations::kFloat;
-  QINFER_ASSIGN_OR_RETURN(std::unique_ptr<Forward> forward,
-                          Forward::CreateForLayers(spec, context, options, checkpoint));
-  QINFER_ASSIGN_OR_RETURN(std::unique_ptr<EndStore> ends, LoadEnds(checkpoint, spec, context));
-  std::vector<float> hidden(size_t{n} * spec.hidden_size), logits(size_t{n} * spec.vocab_size);
-  QINFER_RETURN_IF_ERROR(forward->Embed(ends->weights(), tokens, hidden.data()));
-  for (uint32_t layer = 0; layer < spec.layers.size(); ++layer) {
-    QINFER_ASSIGN_OR_RETURN(std::unique_ptr<LayerStore> store,
-                            LoadLayer(checkpoint, spec, layer, context));
-    QINFER_RETURN_IF_ERROR(
-        forward->RunLayer(store->weights(), layer, absl::MakeConstSpan(&n, 1), hidden.data(), {}));
-  }
-  QINFER_RETURN_IF_ERROR(forward->Head(ends->weights(), hidden.data(), n, logits.data(), {}));
-  return logits;
-}
-
 std::function<void(ModelSpec*)> EachLayer(void (*change)(LayerSpec*)) {
   return [change](ModelSpec* spec) {
     for (LayerSpec& layer : spec->layers) change(&layer);

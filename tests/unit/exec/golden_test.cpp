@@ -148,6 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"deepseek-v3-small", "one-group", "model.safetensors"},
         Case{"deepseek-v3-small", "sums", "model.safetensors"},
         Case{"deepseek-v3-small", "mscale", "model.safetensors"},
+        Case{"deepseek-v3-biases", "", "model.safetensors"},
         Case{"deepseek-v2-small", "", "model.safetensors"},
         Case{"deepseek-v2-small", "greedy", "model.safetensors"},
         Case{"deepseek-v2-small", "two-groups", "model.safetensors"},

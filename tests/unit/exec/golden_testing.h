@@ -1,5 +1,5 @@
 // Helpers of the tests that compare with recorded logits: opening a golden model under one of its
-// configurations, and distances.
+// configurations, running it under a changed specification, and distances.
 #pragma once
 
 #include <algorithm>
@@ -39,6 +39,31 @@ inline StatusOr<std::shared_ptr<format::Checkpoint>> OpenGolden(const std::strin
   QINFER_ASSIGN_OR_RETURN(std::shared_ptr<io::Source> source,
                           io::OpenFile(folder + weights, io::Access::kCopy, &machine->memory));
   return format::OpenCheckpoint(source, side, options);
+}
+
+// Logits of all tokens under a specification that may not be the checkpoint's own: layers are run
+// one at a time, which takes any.
+inline StatusOr<std::vector<float>> LogitsBySpec(const model::ModelSpec& spec,
+                                                 const format::Checkpoint& checkpoint,
+                                                 const Context& context,
+                                                 const std::vector<int32_t>& tokens) {
+  const uint32_t n = static_cast<uint32_t>(tokens.size());
+  ForwardOptions options;
+  options.max_batch_tokens = n;
+  options.activations = Activations::kFloat;
+  QINFER_ASSIGN_OR_RETURN(std::unique_ptr<Forward> forward,
+                          Forward::CreateForLayers(spec, context, options, checkpoint));
+  QINFER_ASSIGN_OR_RETURN(std::unique_ptr<EndStore> ends, LoadEnds(checkpoint, spec, context));
+  std::vector<float> hidden(size_t{n} * spec.hidden_size), logits(size_t{n} * spec.vocab_size);
+  QINFER_RETURN_IF_ERROR(forward->Embed(ends->weights(), tokens, hidden.data()));
+  for (uint32_t layer = 0; layer < spec.layers.size(); ++layer) {
+    QINFER_ASSIGN_OR_RETURN(std::unique_ptr<LayerStore> store,
+                            LoadLayer(checkpoint, spec, layer, context));
+    QINFER_RETURN_IF_ERROR(
+        forward->RunLayer(store->weights(), layer, absl::MakeConstSpan(&n, 1), hidden.data(), {}));
+  }
+  QINFER_RETURN_IF_ERROR(forward->Head(ends->weights(), hidden.data(), n, logits.data(), {}));
+  return logits;
 }
 
 }  // namespace qinfer::exec
