@@ -51,15 +51,16 @@ struct Matrix {
 
 // ---- Activations
 // ----------------------------------------------------------------------------------------------------
-// INT8 per token in blocks of `block` inputs (32, 64, 128 or 256): x ~ scale * code, code in [-127,
-// 127], zero in the padding.
+// INT8 in blocks of `block` inputs (32, 64, 128 or 256): x ~ scale * code, code in [-127, 127],
+// zero in the padding. A token has a row of codes, or with two `planes` two neighbouring rows,
+// whose sum it is: the second holds what the first leaves over.
 struct Activations {
-  int8_t* codes =
-      nullptr;  // [tokens][code_stride], 64-byte aligned rows, code_stride >= padded_cols
-  float* scales = nullptr;  // [tokens][scale_stride], one per block
-  int32_t* sums = nullptr;  // [tokens][sum_stride], one per 16 inputs: the sum of their codes
+  int8_t* codes = nullptr;  // [rows][code_stride], 64-byte aligned rows, code_stride >= padded_cols
+  float* scales = nullptr;  // [rows][scale_stride], one per block
+  int32_t* sums = nullptr;  // [rows][sum_stride], one per 16 inputs: the sum of their codes
   size_t code_stride = 0, scale_stride = 0, sum_stride = 0;
   uint32_t block = 128;
+  uint32_t planes = 1;  // 1 or 2
 };
 
 // What a scale that is fixed beforehand may be: its inverse is a normal number.
@@ -112,8 +113,9 @@ struct Table {
 
   // out[t][row] for rows of panels [panel_begin, panel_end), t < tokens; rows past matrix.rows are
   // not written. `out` points at row 0 of the matrix. Quantized kinds only. `scratch`:
-  // MatmulScratchBytes, 64-byte aligned, one per concurrent call. Exact contract, for each (row,
-  // t):
+  // MatmulScratchBytes, 64-byte aligned, one per concurrent call. With two planes out[t][row] is
+  // the sum of both planes' totals, the first one's first. Exact contract, for each row and plane
+  // of t:
   //   total = 0; for each activation block b in order { part = 0; <below>;
   //   total = fma(scale_a[b], part, total) }
   // A unit u is the part of a weight group inside b; with the exact integers
@@ -141,7 +143,7 @@ struct Table {
   // amax over the block; scale = amax / 127; code = round to nearest even of x * (127 / amax); all
   // zero for amax < 2^-110. A block with a NaN or infinity gets the scale NaN and zero codes (so
   // that the logits tell). Padding up to a multiple of kInputGranule is zeroed.
-  void (*quantize)(const float* x, uint32_t cols, uint32_t token, const Activations& out);
+  void (*quantize)(const float* x, uint32_t cols, uint32_t row, const Activations& out);
 
   // out[i] = (x[i] * (1 / sqrt(sum / n + eps))) * weight[i], sum over lanes of fma(x, x, lane);
   // weight may be null (no second multiplication). In place is fine.
@@ -180,11 +182,12 @@ struct Table {
 
   // As `quantize` with one scale for all blocks, which was fixed beforehand: code = x * (1 / scale)
   // clamped to [-127, 127] and rounded to nearest even. `scale` is in [kLeastScale, kLargestScale].
-  void (*quantize_static)(const float* x, uint32_t cols, uint32_t token, float scale,
+  void (*quantize_static)(const float* x, uint32_t cols, uint32_t row, float scale,
                           const Activations& out);
 };
 
-size_t MatmulScratchBytes(const Matrix& matrix, uint32_t tokens);
+// `rows`: tokens times planes.
+size_t MatmulScratchBytes(const Matrix& matrix, uint32_t rows);
 size_t AttentionScratchBytes(uint32_t group_heads, uint32_t head_dim, uint32_t v_head_dim,
                              uint32_t tokens);
 size_t KPlaneBytes(KvType type, uint32_t head_dim);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "kernels/cpu/inline.h"
+#include "kernels/cpu/unit_sums.h"
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
 
@@ -64,25 +64,22 @@ QINFER_FN Panel PreparePanel(const Matrix& m, const uint8_t* panel, float* scale
   return out;
 }
 
-// The sums of activations that symmetric codes and minima need, per token and unit. `zero`: what
+// The sums of activations that symmetric codes and minima need, per row and unit. `zero`: what
 // the tile's codes are too large by.
-QINFER_FN void PrepareTokens(const Call& call, uint32_t tokens, int32_t zero) {
+QINFER_FN void PrepareSums(const Call& call, uint32_t rows, int32_t zero) {
   const Matrix& m = *call.m;
   const bool as_float = m.has_min && m.scale != ScaleKind::kSub8;
-  for (uint32_t t = 0; t < tokens; ++t) {
-    const int32_t* sums = call.x->sums + t * call.x->sum_stride;
-    int32_t* out = call.correction + t * static_cast<size_t>(call.units);
-    uint32_t u = 0;
-    for (uint32_t k = 0; k < call.padded; ++u) {
-      const uint32_t end = Min(call.padded, k + call.unit);
-      int32_t sum = 0;
-      for (; k < end; k += 16) sum += sums[k / 16];
-      if (as_float) {
+  const int32_t by = m.has_min ? 1 : -zero;
+  for (uint32_t t = 0; t < rows; ++t) {
+    const int32_t* __restrict sums = call.x->sums + t * call.x->sum_stride;
+    int32_t* __restrict out = call.correction + t * static_cast<size_t>(call.units);
+    if (as_float) {
+      SumUnits(sums, call.padded, call.unit, [&](uint32_t u, int32_t sum) {
         const float f = static_cast<float>(sum);
         memcpy(out + u, &f, 4);
-      } else {
-        out[u] = m.has_min ? sum : -zero * sum;
-      }
+      });
+    } else {
+      SumUnits(sums, call.padded, call.unit, [&](uint32_t u, int32_t sum) { out[u] = by * sum; });
     }
   }
 }
@@ -107,7 +104,7 @@ QINFER_FN Call Prepare(const Matrix& m, const Activations& x, uint32_t tokens, i
   s.supers[0] = s.scales[1] + scales;
   s.supers[1] = s.supers[0] + supers;
   call.correction = reinterpret_cast<int32_t*>(s.supers[1] + supers);
-  PrepareTokens(call, tokens, zero);
+  PrepareSums(call, tokens * x.planes, zero);
   return call;
 }
 

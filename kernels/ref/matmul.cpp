@@ -58,13 +58,17 @@ void MatmulInt8(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
       for (uint32_t k = 0; k < padded; ++k)
         codes[k] = static_cast<uint8_t>(CodeAt(matrix, panel, lane, k));
       for (uint32_t t = 0; t < tokens; ++t) {
-        float total = 0.0f;
-        for (uint32_t k = 0; k < padded; k += x.block) {
-          const float part = Part(matrix, panel, lane, codes, x.codes + t * x.code_stride, k,
-                                  std::min(padded, k + x.block));
-          total = __builtin_fmaf(x.scales[t * x.scale_stride + k / x.block], part, total);
+        float& sum = out[t * out_stride + row];
+        for (uint32_t plane = 0; plane < x.planes; ++plane) {
+          const size_t at = size_t{t} * x.planes + plane;
+          float total = 0.0f;
+          for (uint32_t k = 0; k < padded; k += x.block) {
+            const float part = Part(matrix, panel, lane, codes, x.codes + at * x.code_stride, k,
+                                    std::min(padded, k + x.block));
+            total = __builtin_fmaf(x.scales[at * x.scale_stride + k / x.block], part, total);
+          }
+          sum = plane == 0 ? total : sum + total;
         }
-        out[t * out_stride + row] = total;
       }
     }
   }

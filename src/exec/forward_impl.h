@@ -45,9 +45,10 @@ enum class Phase : uint8_t {
 // The same activations from token `t` on.
 inline kernels::Activations FromToken(const kernels::Activations& codes, uint32_t t) {
   kernels::Activations out = codes;
-  out.codes += t * codes.code_stride;
-  out.scales += t * codes.scale_stride;
-  out.sums += t * codes.sum_stride;
+  const size_t row = size_t{t} * codes.planes;
+  out.codes += row * codes.code_stride;
+  out.scales += row * codes.scale_stride;
+  out.sums += row * codes.sum_stride;
   return out;
 }
 
@@ -123,9 +124,6 @@ class ForwardImpl final : public Forward {
   void Multiply(const Linear& linear, const LinearInput& input, uint32_t panel_begin,
                 uint32_t panel_end, uint32_t first_token, uint32_t count,
                 const Workspace::Rows& out, uint32_t lane);
-  void MultiplyPlanes(const kernels::Matrix& matrix, const LinearInput& input, uint32_t panel_begin,
-                      uint32_t panel_end, uint32_t first_token, uint32_t count,
-                      const Workspace::Rows& out, uint32_t lane);
   bool RunLinear(LinearPhase* phase, const Deadline& deadline);
   void Activate(float* gate, float* up, size_t n) const;
   void ActivatePart(float* gate, float* up, uint32_t begin, uint32_t end, const LinearInput& down,

@@ -8,7 +8,8 @@
 namespace qinfer::exec {
 namespace {
 
-constexpr uint32_t kLeastTile = 16;  // tokens: fewer would unpack weights too often
+constexpr uint32_t kLeastTile = 16;   // tokens: fewer would unpack weights too often
+constexpr uint32_t kLeastPanels = 4;  // fewer would prepare the activations too often
 
 bool IsQuantized(const kernels::Matrix& matrix) {
   return matrix.kind != kernels::WeightKind::kF32 && matrix.kind != kernels::WeightKind::kF16 &&
@@ -69,7 +70,7 @@ LinearInput ForwardImpl::Input(const Workspace::Rows& x, const kernels::Activati
 LinearInput ForwardImpl::WithPlanes(LinearInput input) const {
   // A file that fixes the scale means exactly these codes.
   if (input.int8 && options_.activations == Activations::kAuto && input.static_scale == 0.0f) {
-    input.planes = 2;
+    input.codes.planes = 2;
   }
   return input;
 }
@@ -89,9 +90,9 @@ void ForwardImpl::PlanLinear(LinearPhase* phase) const {
     cols = matrix.padded_cols();
     floats = floats || !TakesCodes(*phase->jobs[i].linear);
   }
-  const uint64_t unit = floats ? kUnitFloats : kUnitCodes / phase->input.planes;
+  const uint64_t unit = floats ? kUnitFloats : kUnitCodes / phase->input.codes.planes;
   const uint64_t panel_work = cols * kernels::kPanelRows;  // for one token
-  const uint64_t tile = unit / panel_work / 8 * 8;
+  const uint64_t tile = unit / (kLeastPanels * panel_work) / 8 * 8;
   phase->token_tile = static_cast<uint32_t>(std::min<uint64_t>(
       phase->tokens, std::min<uint64_t>(kMaxTokenTile, std::max<uint64_t>(kLeastTile, tile))));
   phase->tiles = CeilDiv(phase->tokens, phase->token_tile);
@@ -111,8 +112,6 @@ void ForwardImpl::Multiply(const Linear& linear, const LinearInput& input, uint3
   if (!input.int8 || !TakesCodes(linear)) {
     kernels_->matmul_float(linear.matrix, panel_begin, panel_end, input.x.row(first_token),
                            input.x.stride, count, rows, out.stride, Scratch(lane));
-  } else if (input.planes == 2) {
-    MultiplyPlanes(linear.matrix, input, panel_begin, panel_end, first_token, count, out, lane);
   } else {
     kernels_->matmul_int8(linear.matrix, panel_begin, panel_end,
                           FromToken(input.codes, first_token), count, rows, out.stride,
@@ -123,24 +122,6 @@ void ForwardImpl::Multiply(const Linear& linear, const LinearInput& input, uint3
   const uint32_t end = std::min(panel_end * kernels::kPanelRows, linear.matrix.rows);
   for (uint32_t t = 0; t < count; ++t) {
     kernels_->add(rows + t * out.stride + begin, linear.bias + begin, end - begin);
-  }
-}
-
-// The planes of a token are neighbours, so that they share the unpacked weights as tokens do.
-void ForwardImpl::MultiplyPlanes(const kernels::Matrix& matrix, const LinearInput& input,
-                                 uint32_t panel_begin, uint32_t panel_end, uint32_t first_token,
-                                 uint32_t count, const Workspace::Rows& out, uint32_t lane) {
-  const uint32_t begin = panel_begin * kernels::kPanelRows;
-  kernels::Matrix part = matrix;
-  part.data += panel_begin * matrix.panel_bytes;
-  part.rows = std::min(panel_end * kernels::kPanelRows, matrix.rows) - begin;
-  float* sums = ws_.plane_sums + lane * ws_.plane_stride;
-  const uint32_t width = RoundUp(part.rows, kernels::kPanelRows);
-  kernels_->matmul_int8(part, 0, panel_end - panel_begin, FromToken(input.codes, 2 * first_token),
-                        2 * count, sums, width, Scratch(lane));
-  for (uint32_t t = 0; t < count; ++t, sums += size_t{2} * width) {
-    float* row = out.row(first_token + t) + begin;
-    for (uint32_t i = 0; i < part.rows; ++i) row[i] = sums[i] + sums[width + i];
   }
 }
 
@@ -229,7 +210,7 @@ bool ForwardImpl::RunGateUp(const Deadline& deadline) {
   const uint32_t granule =
       down.int8 ? std::max(down.codes.block, kernels::kInputGranule) : kernels::kInputGranule;
   const uint64_t work = uint64_t{2} * weights.gate.matrix.padded_cols() * tokens_ * granule;
-  const uint64_t unit_work = TakesCodes(weights.gate) ? kUnitCodes / x.planes : kUnitFloats;
+  const uint64_t unit_work = TakesCodes(weights.gate) ? kUnitCodes / x.codes.planes : kUnitFloats;
   const uint64_t granules = CeilDiv(all, granule);
   const uint64_t by_lanes = ws_.lanes == 1 ? granules : CeilDiv<uint64_t>(granules, ws_.lanes * 4);
   const uint64_t each = std::max<uint64_t>(1, std::min(by_lanes, unit_work / work));

@@ -47,9 +47,9 @@ void ForwardImpl::QuantizeHidden(const LinearInput& input, uint32_t row, float* 
   if (!input.int8) return;
   const kernels::Activations& codes = input.codes;
   const float* x = input.x.row(row);
-  const uint32_t first = input.planes * row;
+  const uint32_t first = codes.planes * row;
   Quantize(input, codes, x, spec_.hidden_size, first);
-  if (input.planes == 1) return;
+  if (codes.planes == 1) return;
   const int8_t* code = codes.codes + first * codes.code_stride;
   const float* scales = codes.scales + first * codes.scale_stride;
   for (uint32_t begin = 0; begin < spec_.hidden_size; begin += codes.block) {

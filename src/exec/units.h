@@ -12,8 +12,8 @@
 
 namespace qinfer::exec {
 
-// Multiply-adds of one unit, with codes and with floats: some 50 to 100 µs.
-constexpr uint64_t kUnitCodes = 1500000, kUnitFloats = 400000;
+// Multiply-adds of one unit, with codes and with floats: some 50 µs.
+constexpr uint64_t kUnitCodes = 4000000, kUnitFloats = 800000;
 
 // Calls unit(lane, index) for every index in [*next, count), lanes < executor->concurrency() and
 // `max_lanes`; a lane is one caller at a time, so scratch may be per lane. At least one unit is

@@ -44,25 +44,16 @@ class Cutter {
 };
 
 // Any weight of this width, whatever its format turns out to be.
-size_t MatmulScratch(uint32_t cols, uint32_t tokens) {
+size_t MatmulScratch(uint32_t cols, uint32_t rows) {
   kernels::Matrix m;
   m.rows = kernels::kPanelRows;
   m.cols = cols;
-  const size_t as_float = kernels::MatmulScratchBytes(m, tokens);
+  const size_t as_float = kernels::MatmulScratchBytes(m, rows);
   m.kind = kernels::WeightKind::kInt8;
   m.scale = kernels::ScaleKind::kF16;
   m.has_min = true;
   m.group_size = 16;
-  return std::max(as_float, kernels::MatmulScratchBytes(m, tokens));
-}
-
-// Products of one unit of gate and up, for both planes. A unit is a panel of a whole tile, or as
-// many as make kUnitCodes multiply-adds; few tokens are cut into granules of kWidestBlock at most.
-size_t PlaneSums(uint32_t hidden_size) {
-  constexpr size_t kWidestBlock = 256;
-  const size_t cols = RoundUp(hidden_size, kernels::kInputGranule);
-  return 2 * std::max({size_t{kUnitCodes} / 2 / cols, size_t{kernels::kPanelRows} * kMaxTokenTile,
-                       kWidestBlock * kFewTokens});
+  return std::max(as_float, kernels::MatmulScratchBytes(m, rows));
 }
 
 struct Widths {
@@ -74,7 +65,7 @@ struct Widths {
 
 Widths MaximaOf(const model::ModelSpec& spec) {
   Widths w;
-  w.scratch = MatmulScratch(spec.hidden_size, kMaxTokenTile);
+  w.scratch = MatmulScratch(spec.hidden_size, 2 * kMaxTokenTile);  // two planes
   for (const model::LayerSpec& layer : spec.layers) {
     const model::AttentionSpec& a = layer.attention;
     const KvShape kv = KvShapeOf(a);
@@ -165,8 +156,6 @@ size_t Workspace::Cut(const model::ModelSpec& spec, const ForwardOptions& option
   lanes = std::min(context.executor->concurrency(), kMaxLanes);
   scratch_stride = RoundUp<size_t>(w.scratch, Memory::kAlign);
   scratch = cut.Take<uint8_t>(lanes * scratch_stride);
-  plane_stride = RoundUp<size_t>(PlaneSums(spec.hidden_size), 16);
-  plane_sums = cut.Take<float>(lanes * plane_stride);
   if (layers_only) {
     page_bytes = RoundUp<size_t>(w.page, Memory::kAlign);
     page_count = static_cast<uint32_t>(CeilDiv<size_t>(n, kernels::kPageTokens));

@@ -84,8 +84,6 @@ struct Workspace {
   size_t rope_stride = 0;
   uint8_t* scratch = nullptr;  // [lane][scratch_stride]
   size_t scratch_stride = 0;
-  float* plane_sums = nullptr;  // [lane][plane_stride]: a unit's products of two planes
-  size_t plane_stride = 0;
   // For layers on their own: F32 pages of one sequence.
   uint8_t* pages = nullptr;
   const uint8_t** page_table = nullptr;
@@ -105,9 +103,7 @@ struct LinearInput {
   Workspace::Rows x;
   kernels::Activations codes;  // block set
   bool int8 = false;           // some weight of the group takes codes
-  // Rows of codes a token has: with 2, the second are the codes of what the first leave over.
-  uint32_t planes = 1;
-  float static_scale = 0.0f;  // of all codes; 0 = each block has its own
+  float static_scale = 0.0f;   // of all codes; 0 = each block has its own
 };
 
 // One expert's tokens, and how its work is cut.

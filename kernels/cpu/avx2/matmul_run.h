@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cpu/avx2/matmul_tile.h"
+#include "kernels/cpu/unit_sums.h"
 
 namespace qinfer::kernels::avx2 {
 namespace {
@@ -133,36 +134,45 @@ QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, u
   }
 }
 
-// The sums of activations that symmetric codes and minima need, per token and unit.
-QINFER_FN void PrepareTokens(const Call& call, uint32_t tokens) {
+// Sums of units in 16 bits, those of two neighbours of a block in one value.
+QINFER_FN void PackPairs(const int32_t* __restrict sums, uint32_t padded, uint32_t unit,
+                         uint32_t per_block, int32_t* __restrict out) {
+  if (per_block == 1) {  // nobody has a neighbour
+    SumUnits(sums, padded, unit, [&](uint32_t u, int32_t sum) { out[u] = sum & 0xffff; });
+    return;
+  }
+  if (per_block % 2 == 0 && unit == 16) {
+    for (uint32_t i = 0; i < padded / 32; ++i)
+      out[i] = static_cast<int32_t>((static_cast<uint32_t>(sums[2 * i]) & 0xffffu) |
+                                    static_cast<uint32_t>(sums[2 * i + 1]) << 16);
+    return;
+  }
+  SumUnits(sums, padded, unit, [&](uint32_t u, int32_t sum) {
+    if (u % per_block % 2 == 0)
+      *out++ = sum & 0xffff;
+    else
+      out[-1] |= static_cast<int32_t>(static_cast<uint32_t>(sum) << 16);
+  });
+}
+
+// What a tile needs of the sums of activations, per row and unit.
+QINFER_FN void PrepareSums(const Call& call, uint32_t rows) {
   const Matrix& m = *call.m;
   const int32_t zero = m.kind == WeightKind::kInt8 ? 0 : layout::ZeroPoint(m.kind);
-  const uint32_t sixteens = call.unit / 16;
-  for (uint32_t t = 0; t < tokens; ++t) {
-    const int32_t* sums = call.x->sums + t * call.x->sum_stride;
-    const int32_t* last = sums + call.padded / 16;
-    int32_t* out = call.correction + t * static_cast<size_t>(call.corrections);
+  const uint32_t per_block = call.x->block / call.unit;
+  for (uint32_t t = 0; t < rows; ++t) {
+    const int32_t* __restrict sums = call.x->sums + t * call.x->sum_stride;
+    int32_t* __restrict out = call.correction + t * static_cast<size_t>(call.corrections);
     if (m.scale == ScaleKind::kSub8) {
-      const uint32_t per_block = call.x->block / call.unit;
-      for (uint32_t u = 0; sums < last; ++u) {
-        int32_t sum = 0;
-        for (uint32_t i = 0; i < sixteens && sums < last; ++i) sum += *sums++;
-        if (u % per_block % 2 == 0)
-          *out++ = sum & 0xffff;
-        else
-          out[-1] |= static_cast<int32_t>(static_cast<uint32_t>(sum) << 16);
-      }
-      continue;
-    }
-    // A unit ends with its block; blocks and groups are multiples of each other.
-    while (sums < last) {
-      int32_t sum = 0;
-      for (uint32_t i = 0; i < sixteens && sums < last; ++i) sum += *sums++;
-      const float f = static_cast<float>(sum);
-      if (m.has_min)
-        memcpy(out++, &f, 4);
-      else
-        *out++ = -zero * sum;
+      PackPairs(sums, call.padded, call.unit, per_block, out);
+    } else if (m.has_min) {
+      SumUnits(sums, call.padded, call.unit, [&](uint32_t u, int32_t sum) {
+        const float f = static_cast<float>(sum);
+        memcpy(out + u, &f, 4);
+      });
+    } else {
+      SumUnits(sums, call.padded, call.unit,
+               [&](uint32_t u, int32_t sum) { out[u] = -zero * sum; });
     }
   }
 }
@@ -183,9 +193,10 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
   float* supers = scales + size_t{layout::Groups(m)} * 32;
   call.correction =
       reinterpret_cast<int32_t*>(supers + (call.padded / layout::kSuperGroup + 1) * 32);
-  PrepareTokens(call, tokens);
+  const uint32_t x_rows = tokens * x.planes;
+  PrepareSums(call, x_rows);
 #define QINFER_RUN(mode, unit)                                                                 \
-  return Run<K, L, mode, unit>(call, panel_begin, panel_end, tokens, out, out_stride, widened, \
+  return Run<K, L, mode, unit>(call, panel_begin, panel_end, x_rows, out, out_stride, widened, \
                                scales, supers)
   if constexpr (K != WeightKind::kInt8) {
     if (m.scale == ScaleKind::kSub8) {

@@ -30,21 +30,34 @@ struct Call {
   uint32_t corrections;  // per token
 };
 
+QINFER_FN void StoreRow(__m256 low, __m256 high, uint32_t rows, float* to) {
+  if (rows >= 16) {
+    _mm256_storeu_ps(to, low);
+    _mm256_storeu_ps(to + 8, high);
+  } else {
+    StoreTail(to, low, rows);
+    if (rows > 8) StoreTail(to + 8, high, rows - 8);
+  }
+}
+
+// `token`: of the tile's first row of activations, which with two planes are neighbours.
 template <int T>
 QINFER_FN void Store(const Call& call, uint32_t token, uint32_t row, const __m256 (&total)[T][2],
                      float* out, size_t out_stride) {
   const uint32_t rows = call.m->rows - row;
-#pragma GCC unroll 4
-  for (int t = 0; t < T; ++t) {
-    float* to = out + (token + t) * out_stride + row;
-    if (rows >= 16) {
-      _mm256_storeu_ps(to, total[t][0]);
-      _mm256_storeu_ps(to + 8, total[t][1]);
-    } else {
-      StoreTail(to, total[t][0], rows);
-      if (rows > 8) StoreTail(to + 8, total[t][1], rows - 8);
+  if constexpr (T > 1) {
+    if (call.x->planes == 2) {
+#pragma GCC unroll 2
+      for (int t = 0; t < T; t += 2)
+        StoreRow(_mm256_add_ps(total[t][0], total[t + 1][0]),
+                 _mm256_add_ps(total[t][1], total[t + 1][1]), rows,
+                 out + (token + t) / 2 * out_stride + row);
+      return;
     }
   }
+#pragma GCC unroll 4
+  for (int t = 0; t < T; ++t)
+    StoreRow(total[t][0], total[t][1], rows, out + (token + t) * out_stride + row);
 }
 
 template <class L>

@@ -174,6 +174,14 @@ QINFER_FN void Tile(const Call& call, const Panel (&panel)[P], uint32_t token, u
   for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
   for (int i = 0; i < P; ++i) {
     const uint32_t at = row + static_cast<uint32_t>(i) * kPanelRows;
+    if constexpr (T > 1) {
+      if (x.planes == 2) {  // a token's rows are neighbours, and there is an even number of them
+        if (t % 2 == 0)
+          StoreTail(out + (token + t) / 2 * out_stride + at,
+                    _mm512_add_ps(total[t][i], total[t | 1][i]), call.m->rows - at);
+        continue;
+      }
+    }
     StoreTail(out + (token + t) * out_stride + at, total[t][i], call.m->rows - at);
   }
 }
@@ -258,8 +266,8 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
   const Call call = panel16::Prepare(m, x, tokens, layout::ZeroPoint(K), scratch, s);
   panel16::Choose<K>(
       call, [&](auto mode, auto unit) __attribute__((always_inline)) {
-        Run<K, L, static_cast<Mode>(mode.value), unit.value>(call, panel_begin, panel_end, tokens,
-                                                             out, out_stride, s);
+        Run<K, L, static_cast<Mode>(mode.value), unit.value>(call, panel_begin, panel_end,
+                                                             tokens * x.planes, out, out_stride, s);
       });
 }
 

@@ -169,6 +169,14 @@ QINFER_FN void Tile(const Call& call, const Panel& panel, uint32_t r0, uint32_t 
     for (uint32_t r = 0; r < R; ++r) {
       const uint32_t at = row + (r0 + r) * 4;
       if (at >= call.m->rows) break;
+      if constexpr (T > 1) {
+        if (x.planes == 2) {  // a token's rows are neighbours, and there is an even number of them
+          if (t % 2 == 0)
+            StoreTail(out + (token + t) / 2 * out_stride + at,
+                      vaddq_f32(total[t][r], total[t | 1][r]), call.m->rows - at);
+          continue;
+        }
+      }
       StoreTail(out + (token + t) * out_stride + at, total[t][r], call.m->rows - at);
     }
   }
@@ -249,8 +257,8 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
   const Call call = panel16::Prepare(m, x, tokens, zero, scratch, s);
   panel16::Choose<K>(
       call, [&](auto mode, auto unit) __attribute__((always_inline)) {
-        Run<K, L, static_cast<Mode>(mode.value), unit.value>(call, panel_begin, panel_end, tokens,
-                                                             out, out_stride, s);
+        Run<K, L, static_cast<Mode>(mode.value), unit.value>(call, panel_begin, panel_end,
+                                                             tokens * x.planes, out, out_stride, s);
       });
 }
 

@@ -12,7 +12,7 @@ namespace {
 std::vector<float> RunInt8(const Table& table, const Matrix& m, const Activations& a,
                            uint32_t tokens, uint32_t panel_begin, uint32_t panel_end) {
   std::vector<float> out(size_t{tokens} * (m.rows + 3), -77.0f);
-  Bytes scratch(MatmulScratchBytes(m, tokens));
+  Bytes scratch(MatmulScratchBytes(m, tokens * a.planes));
   table.matmul_int8(m, panel_begin, panel_end, a, tokens, out.data(), m.rows + 3, scratch.data());
   return out;
 }
@@ -83,6 +83,33 @@ TEST_P(QuantizedMatmul, EveryTableGivesTheSameBits) {
                 << size.cols << " block " << block << " tokens " << tokens;
           }
       }
+}
+
+TEST_P(QuantizedMatmul, PlanesAreSummed) {
+  Rng rng(4);
+  constexpr uint32_t kRows = 35, kCols = 260;
+  std::vector<const Table*> tables = TablesUnderTest();
+  tables.push_back(SelectTable(Isa::kRef));
+  for (const uint32_t block : {32u, 128u}) {
+    RandomMatrix w(GetParam(), kRows, kCols, rng);
+    RandomActivations a(18, kCols, block, rng);
+    for (const Table* table : tables)
+      for (const uint32_t tokens : {1u, 2u, 3u, 9u}) {
+        const std::vector<float> single = RunInt8(*table, w.matrix, a.a, 2 * tokens, 0, 3);
+        Activations planes = a.a;
+        planes.planes = 2;
+        const std::vector<float> out = RunInt8(*table, w.matrix, planes, tokens, 0, 3);
+        for (uint32_t t = 0; t < tokens; ++t)
+          for (uint32_t r = 0; r < kRows; ++r) {
+            const float* first = single.data() + size_t{2} * t * (kRows + 3) + r;
+            const float sum = first[0] + first[kRows + 3];
+            ASSERT_TRUE(SameBits(&sum, &out[t * (kRows + 3) + r], 1))
+                << table->name << " " << ShapeName(GetParam()) << " token " << t << " of "
+                << tokens;
+          }
+        for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(out[kRows + i], -77.0f);
+      }
+  }
 }
 
 TEST_P(QuantizedMatmul, CutsOfPanelsChangeNothing) {
