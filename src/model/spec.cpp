@@ -9,6 +9,9 @@ namespace qinfer::model {
 namespace {
 
 constexpr uint32_t kMaxExpertsUsed = 256;
+// Of all layers together (DeepSeek R1 has 14,848, Kimi K2 23,040): each has entries in tables and
+// plans, so that a few bytes of a configuration could ask for a lot.
+constexpr uint64_t kMaxExpertsOfModel = 1u << 16;
 constexpr uint32_t kMaxLatentWidth = 1u << 22;  // of all heads' queries in the latent space
 
 Status Check(bool good, const std::string& what) {
@@ -268,10 +271,13 @@ Status ValidateSpec(const ModelSpec& spec) {
   for (size_t i = 0; i < spec.ropes.size(); ++i) {
     QINFER_RETURN_IF_ERROR(ValidateRope(spec.ropes[i], i));
   }
+  uint64_t experts = 0;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     QINFER_RETURN_IF_ERROR(ValidateLayer(spec, spec.layers[i], i));
+    experts += spec.layers[i].feed_forward.experts;
   }
-  return OkStatus();
+  return Check(experts <= kMaxExpertsOfModel, StrCat(experts, " experts in all layers; at most ",
+                                                     kMaxExpertsOfModel, " are possible"));
 }
 
 }  // namespace qinfer::model
