@@ -17,6 +17,7 @@ enum Family : uint8_t {
   kFamilyDeepSeekV3,
   kFamilyTekken,
   kFamilyGpt4o,
+  kFamilyKimiK2,
   kFamilyDefault,
 };
 
@@ -49,6 +50,9 @@ constexpr PreName kPreNames[] = {
     {"tekken", kFamilyTekken, false, true, true},
     {"gpt-4o", kFamilyGpt4o, false, false, false},
     {"llama4", kFamilyGpt4o, false, false, false},
+    {"chatglm-bpe", kFamilyLlama3, false, false, false},
+    {"glm4", kFamilyLlama3, false, true, false},
+    {"kimi-k2", kFamilyKimiK2, false, true, false},
     {"default", kFamilyDefault, false, false, false},
 };
 
@@ -85,6 +89,15 @@ constexpr std::string_view kGpt4o =
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
     "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+// GPT-4o's, with Han apart: from other letters by what may not follow.
+constexpr std::string_view kKimiK2 =
+    "\\p{Han}+|"
+    "[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}])*"
+    "(?:(?!\\p{Han})[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}])+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    "[^\\r\\n\\p{L}\\p{N}]?(?:(?!\\p{Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}])+"
+    "(?:(?!\\p{Han})[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}])*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 void AddRegex(std::string_view pattern, TokenizerSpec* spec) {
   SpecOp op;
@@ -145,6 +158,9 @@ void AddFamily(Family family, TokenizerSpec* spec) {
       break;
     case kFamilyGpt4o:
       AddRegex(kGpt4o, spec);
+      break;
+    case kFamilyKimiK2:
+      AddRegex(kKimiK2, spec);
       break;
     case kFamilyDefault:
       AddRegex("[\\p{P}$+<=>^~|]+", spec);

@@ -205,6 +205,7 @@ class Translator {
     if (depth > 8) return Unsupported("deeply nested brackets");
     ++pos_;
     const bool negated = pos_ < in_.size() && in_[pos_] == '^';
+    const size_t begin = out_.size();
     if (depth > 0 && negated) return Unsupported("a negated set inside brackets");
     if (depth == 0) out_.append(negated ? "[^" : "[");
     if (negated) ++pos_;
@@ -220,7 +221,8 @@ class Translator {
       if (c == '\\') {
         QINFER_RETURN_IF_ERROR(Escape(true));
       } else if (At("&&")) {
-        return Unsupported("&& inside brackets");
+        if (depth > 0 || negated) return Unsupported("&& in nested or negated brackets");
+        return Intersection(begin);
       } else if (At("[:")) {
         const size_t close = in_.find(":]", pos_);
         if (close == std::string_view::npos) return Unsupported("an unfinished [: class");
@@ -244,6 +246,23 @@ class Translator {
       }
     }
     return Unsupported("brackets without an end");
+  }
+
+  // [a&&[b]] and [a&&[^b]]: one character that is in `a`, which the output holds from `begin` on,
+  // seen beforehand to be in `b` or not.
+  Status Intersection(size_t begin) {
+    pos_ += 2;
+    if (!At("[")) return Unsupported("&& without brackets after it");
+    const std::string members = out_.substr(begin);
+    const bool without = At("[^");
+    out_.resize(begin);
+    out_.append(without ? "(?:(?![" : "(?:(?=[");
+    if (without) ++pos_;
+    QINFER_RETURN_IF_ERROR(Class(1));
+    if (!At("]")) return Unsupported("more than one && inside brackets");
+    ++pos_;
+    out_.append("])").append(members).append("])");
+    return OkStatus();
   }
 
   Status Group() {

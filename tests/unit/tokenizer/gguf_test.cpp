@@ -245,6 +245,9 @@ TEST(GgufTokenizer, NamesStandForPatterns) {
                                                        {"gpt-4o", "gpt4o"},
                                                        {"deepseek-coder", "deepseek_coder"},
                                                        {"llama4", "gpt4o"},
+                                                       {"chatglm-bpe", "llama3"},
+                                                       {"glm4", "llama3"},
+                                                       {"kimi-k2", "kimi_k2"},
                                                        {"deepseek-llm", "deepseek_llm"}};
   Memory memory;
   for (const auto& [name, variant] : names) {
@@ -260,7 +263,7 @@ TEST(GgufTokenizer, NamesStandForPatterns) {
     document["added_tokens"] = json::array();
     document["post_processor"] = nullptr;
     document["model"] = model;
-    const std::string_view whole_words[] = {"llama-bpe", "tekken"};
+    const std::string_view whole_words[] = {"llama-bpe", "tekken", "glm4", "kimi-k2"};
     document["model"]["ignore_merges"] =
         std::find(std::begin(whole_words), std::end(whole_words), name) != std::end(whole_words);
     auto other = Tokenizer::FromJson(document.dump(), "", variant, &memory);
