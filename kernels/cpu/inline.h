@@ -13,7 +13,23 @@
 #define QINFER_UNROLL(n) QINFER_PRAGMA(GCC unroll n)
 #endif
 
+#define QINFER_LAMBDA __attribute__((always_inline))
+
 namespace qinfer::kernels {
+
+// f(0), ..., f(N - 1) with constants. Loops that a pragma unrolls are unrolled too late for arrays
+// of vectors to become registers.
+template <int kValue>
+struct Index {
+  constexpr operator int() const { return kValue; }  // NOLINT(google-explicit-constructor)
+};
+template <int N, int I = 0, typename F>
+QINFER_FN void Unroll(F&& f) {
+  if constexpr (I < N) {
+    f(Index<I>());
+    Unroll<N, I + 1>(f);
+  }
+}
 
 QINFER_FN uint32_t Min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 

@@ -173,25 +173,32 @@ QINFER_FN void TileBlocks32(const Call& call, const Panel& panel, uint32_t token
   const uint8_t* p = panel.codes;
   const uint32_t granules = call.padded / kInputGranule;
   for (uint32_t g = 0; g < granules; ++g, p += L::kGranule) {
-    __m256i acc[T][2];
-#pragma GCC unroll 4
-    for (int t = 0; t < T; ++t) acc[t][0] = acc[t][1] = Start<K, kHasMin>(correction[t][g]);
     if (prefetch) Prefetch<L>(p);
-    Granule<K, L, T, false>(p, a, g * kInputGranule, nullptr, nullptr, acc, acc);
+    __m256i acc[T][2];
+    if constexpr (K == WeightKind::kInt4 && kHasMin) {
+      Sums16<L, T>(p, a, g * kInputGranule, acc);
+      Unroll<T>([&](auto t) QINFER_LAMBDA {
+        acc[t][0] = Widen(acc[t][0], nullptr);
+        acc[t][1] = Widen(acc[t][1], nullptr);
+      });
+    } else {
+      Unroll<T>([&](auto t)
+                    QINFER_LAMBDA { acc[t][0] = acc[t][1] = Start<K, kHasMin>(correction[t][g]); });
+      Granule<K, L, T, false>(p, a, g * kInputGranule, nullptr, nullptr, acc, acc);
+    }
     const uint32_t group = call.group == 32 ? g : g * kInputGranule / call.group;
     const float* at = panel.scales + group * (kHasMin ? 32 : 16);
-#pragma GCC unroll 2
-    for (int r = 0; r < 2; ++r, at += 8) {
-      const __m256 scale = _mm256_loadu_ps(at);
-#pragma GCC unroll 4
-      for (int t = 0; t < T; ++t) {
-        __m256 part = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(acc[t][r]), _mm256_setzero_ps());
+    Unroll<2>([&](auto r) QINFER_LAMBDA {
+      const __m256 scale = _mm256_loadu_ps(at + r * 8);
+      Unroll<T>([&](auto t) QINFER_LAMBDA {
+        // The contract's fma(scale, I, 0): a zero of the other sign ends as the same total.
+        __m256 part = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(acc[t][r]));
         if constexpr (kHasMin)
-          part = _mm256_fmadd_ps(_mm256_loadu_ps(at + 16),
+          part = _mm256_fmadd_ps(_mm256_loadu_ps(at + 16 + r * 8),
                                  _mm256_castsi256_ps(_mm256_set1_epi32(correction[t][g])), part);
         total[t][r] = _mm256_fmadd_ps(_mm256_set1_ps(scale_a[t][g]), part, total[t][r]);
-      }
-    }
+      });
+    });
   }
   Store<T>(call, token, row, total, out, out_stride);
 }
