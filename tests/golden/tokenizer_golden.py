@@ -86,6 +86,7 @@ b('llama3', model={'ignore_merges': True}, pre_tokenizer=pre(split(LLAMA3), bl(u
 b('qwen2', normalizer={'type': 'NFC'}, pre_tokenizer=pre(split(QWEN2), bl(use_regex=False)), added_tokens=added)
 b('tekken', pre_tokenizer=pre(split(TEKKEN), bl(use_regex=False)))
 b('gpt4o', pre_tokenizer=pre(split(GPT4O), bl(use_regex=False)))
+b('deepseek_v3', pre_tokenizer=json.loads((shared / 'data/tokenizer/deepseek-v3.tokenizer.json').read_text())['pre_tokenizer'])
 b('kimi_k2', model={'ignore_merges': True}, pre_tokenizer=pre(split(KIMI_K2), bl(use_regex=False)))
 b('deepseek_coder', pre_tokenizer=pre(split('[\r\n]'), split(r'\s?\p{L}+'), split(r'\s?\p{P}+'), split('[一-龥ࠀ-一가-퟿]+'),
   {'type': 'Digits', 'individual_digits': True}, bl(use_regex=False)))

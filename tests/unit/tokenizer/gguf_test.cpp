@@ -72,6 +72,36 @@ INSTANTIATE_TEST_SUITE_P(All, GgufVectors,
                          ::testing::Values("gpt-2", "llama-bpe", "qwen2", "deepseek-coder",
                                            "llama-spm", "phi-3"));
 
+// Vocabularies cut to what a few texts need, with the ids that llama.cpp records for these
+// (tests/golden/make_vocabularies.py).
+class CutVocabularies : public ::testing::TestWithParam<const char*> {};
+TEST_P(CutVocabularies, Equal) {
+  const std::string path = Golden(StrCat("vocab-", GetParam()));
+  std::string bytes, lines;
+  ASSERT_TRUE(ReadFile(path + ".gguf", &bytes));
+  ASSERT_TRUE(ReadFile(path + ".jsonl", &lines));
+  Memory memory;
+  auto tokenizer = Open(bytes, GetParam(), &memory);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  std::istringstream stream(lines);
+  int count = 0;
+  for (std::string line; std::getline(stream, line); ++count) {
+    const json vector = json::parse(line);
+    const auto text = vector.at("text").get<std::string>();
+    std::pmr::vector<int32_t> ids;
+    ASSERT_TRUE((*tokenizer)->Encode(text, {false, false}, &ids).ok());
+    EXPECT_EQ(std::vector<int32_t>(ids.begin(), ids.end()),
+              vector.at("ids").get<std::vector<int32_t>>())
+        << line << "\n"
+        << Join(ids);
+  }
+  EXPECT_EQ(count, 47);
+}
+INSTANTIATE_TEST_SUITE_P(All, CutVocabularies,
+                         ::testing::Values("gpt-2", "llama-bpe", "qwen2", "deepseek-llm",
+                                           "deepseek-coder", "command-r", "starcoder", "llama-spm",
+                                           "phi-3"));
+
 // Metadata of our own making: a little-endian GGUF v3 without tensors.
 class Builder {
  public:
@@ -248,6 +278,7 @@ TEST(GgufTokenizer, NamesStandForPatterns) {
                                                        {"chatglm-bpe", "llama3"},
                                                        {"glm4", "llama3"},
                                                        {"kimi-k2", "kimi_k2"},
+                                                       {"deepseek-v3", "deepseek_v3"},
                                                        {"deepseek-llm", "deepseek_llm"}};
   Memory memory;
   for (const auto& [name, variant] : names) {
