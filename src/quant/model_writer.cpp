@@ -87,7 +87,13 @@ format::QinferWriter::Declaration Declare(const TensorPlan& plan) {
 }  // namespace
 
 std::string_view ImportWord(const TensorPlan& plan) {
-  return plan.action == TensorAction::kPack ? "measured" : "exact";
+  if (plan.action != TensorAction::kPack) return "exact";
+  // Of weights that are cut out of a tensor, the values are only moved where the type stays.
+  const StatusOr<weights::Format> own = weights::ExactFormat(plan.source->dtype);
+  const bool floats = plan.format.kind == kernels::WeightKind::kF32 ||
+                      plan.format.kind == kernels::WeightKind::kF16 ||
+                      plan.format.kind == kernels::WeightKind::kBF16;
+  return plan.by_ref && floats && own.ok() && *own == plan.format ? "exact" : "measured";
 }
 
 uint64_t EstimateDocumentBytes(const format::Checkpoint& checkpoint) {

@@ -57,6 +57,15 @@ TEST_P(Architectures, ConvertsToTheBit) {
   auto work = ConvertWork::Create(host.Open(source()), std::move(*sink), host.context);
   ASSERT_TRUE(work.ok()) << work.status();
   ASSERT_TRUE(Finish(work->get()).ok());
+  // And says so, but of FP8 values with factors of their own.
+  auto written = host.Open(path);
+  ASSERT_NE(written, nullptr);
+  const bool fp8 = source().find("fp8") != std::string::npos;
+  for (const format::TensorInfo& info : written->tensors()) {
+    const format::QinferTensor* tensor = written->qinfer()->Find(info.name);
+    ASSERT_NE(tensor, nullptr);
+    EXPECT_TRUE(fp8 || tensor->import == "exact") << info.name << " " << tensor->import;
+  }
   for (const kernels::KvType kv : {kernels::KvType::kF32, kernels::KvType::kInt8}) {
     auto expected = Logits(source(), kernels::Isa::kAuto, 1, kv, exec::Activations::kFloat);
     auto converted = Logits(path, kernels::Isa::kAuto, 1, kv, exec::Activations::kFloat);
