@@ -7,6 +7,7 @@
 #include "api/structs.h"
 #include "exec/forward.h"
 #include "format/qinfer_file.h"
+#include "model/stored_tensor.h"
 #include "model/tensor_uses.h"
 #include "weights/format.h"
 
@@ -238,7 +239,11 @@ TensorDescription DescribeTensor(const format::Checkpoint& checkpoint,
     out.checksum = packed->checksum;
     return out;
   }
-  const StatusOr<weights::Format> exact = weights::ExactFormat(tensor.dtype);
+  // Bytes in files that are one half of a block-quantized weight.
+  const bool mx = model::FindMxScales(checkpoint, tensor) != nullptr;
+  const absl::string_view mx_name = Info(DType::kMxfp4).name;
+  if (mx) out.source_type = {mx_name.data(), mx_name.size()};
+  const StatusOr<weights::Format> exact = weights::ExactFormat(mx ? DType::kMxfp4 : tensor.dtype);
   if (exact.ok()) {
     out.format = weights::Name(*exact);
     out.import = QINFER_IMPORT_EXACT;
@@ -255,6 +260,9 @@ void FillModelInfo(const ModelState& model, qinfer_model_info* out) {
   if (model.checkpoint != nullptr) {
     for (const format::TensorInfo& tensor : model.checkpoint->tensors()) {
       info.parameters += tensor.elements();
+      if (const auto* scales = model::FindMxScales(*model.checkpoint, tensor)) {
+        info.parameters += tensor.elements() - scales->elements();  // two a byte, scales are none
+      }
       info.tensor_bytes += tensor.bytes;
     }
     info.tensor_count = static_cast<uint32_t>(model.checkpoint->tensors().size());

@@ -29,6 +29,7 @@ enum class DType : uint8_t {
   kQ4_K,
   kQ5_K,
   kQ6_K,
+  kMxfp4,
   kOther,  // known to exist, not readable: carried so that a listing can name it
 };
 

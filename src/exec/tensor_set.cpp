@@ -73,6 +73,7 @@ Status TensorSet::PlanMatrix(const format::Checkpoint& checkpoint, const std::st
   }
   item->part_panels = static_cast<uint32_t>(panels);
   item->direct = model::IsDirect(item->ref, stored);
+  item->gathered = model::IsGathered(item->ref, stored);
   uint64_t panel_source = item->panel_bytes, panel_scratch = 0;
   if (stored.packed) {
     if (item->ref.row_begin % kernels::kPanelRows != 0) {
@@ -213,14 +214,23 @@ Status TensorSet::LoadPart(const format::Checkpoint& checkpoint, const Item& ite
     return weights::ImportRows(dtype, source, first, count, item.cols,
                                absl::MakeSpan(out, (end - begin) * item.panel_bytes));
   }
+  // Gathered: blocks of the rows in the place of the floats, which are larger.
   float* floats = reinterpret_cast<float*>(scratch);
   const uint64_t floats_bytes = uint64_t{item.cols} * kernels::kPanelRows * sizeof(float);
   for (uint32_t panel = begin; panel < end; ++panel, out += item.panel_bytes) {
     const uint64_t first = uint64_t{panel} * kernels::kPanelRows;
     const uint64_t count = std::min<uint64_t>(kernels::kPanelRows, item.rows - first);
+    uint8_t* rest = scratch + RoundUp<uint64_t>(floats_bytes, 64);
+    if (item.gathered) {
+      const absl::Span<uint8_t> source(scratch, SourceBytes(dtype, count, item.cols));
+      QINFER_RETURN_IF_ERROR(model::ReadStoredRows(checkpoint, item.ref, item.stored, part, first,
+                                                   count, rest, source.data()));
+      QINFER_RETURN_IF_ERROR(weights::ImportRows(dtype, source, first, count, item.cols,
+                                                 absl::MakeSpan(out, item.panel_bytes)));
+      continue;
+    }
     QINFER_RETURN_IF_ERROR(model::ReadRows(checkpoint, item.ref, item.stored, part, first, count,
-                                           item.cols, scratch + RoundUp<uint64_t>(floats_bytes, 64),
-                                           floats));
+                                           item.cols, rest, floats));
     QINFER_RETURN_IF_ERROR(weights::PackRows(item.stored.format, weights::PackOptions(), floats,
                                              first, count, item.cols,
                                              absl::MakeSpan(out, item.panel_bytes)));

@@ -47,6 +47,7 @@ class TensorSet {
     uint32_t rows = 0, cols = 0, parts = 1;  // of one part
     float offset = 0.0f;                     // added to a vector
     bool vector = false, direct = true;      // direct: model::IsDirect
+    bool gathered = false;                   // model::IsGathered
     uint64_t bytes = 0, panel_bytes = 0;
     uint32_t part_panels = 0;
     const uint8_t* in_place = nullptr;

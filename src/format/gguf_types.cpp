@@ -36,7 +36,7 @@ constexpr GgufTensorType kTensorTypes[] = {
     {30, "BF16", DType::kBF16, 1, 2},
     {34, "TQ1_0", DType::kOther, 256, 54},
     {35, "TQ2_0", DType::kOther, 256, 66},
-    {39, "MXFP4", DType::kOther, 32, 17},
+    {39, "MXFP4", DType::kMxfp4, 32, 17},
     {40, "NVFP4", DType::kOther, 64, 36},
     {41, "Q1_0", DType::kOther, 128, 18},
 };

@@ -73,6 +73,16 @@ Status DescribeStored(const format::Checkpoint& checkpoint, const std::string& w
                       StoredTensor* stored) {
   const format::TensorInfo& info = *stored->info;
   if (checkpoint.qinfer() != nullptr) return DescribePacked(*checkpoint.qinfer(), where, stored);
+  if (const format::TensorInfo* scales = FindMxScales(checkpoint, info)) {
+    stored->dtype = DType::kMxfp4;
+    stored->scale = scales;
+    stored->scale_rows = 1;
+    stored->scale_cols = Info(DType::kMxfp4).block;
+    stored->rows = info.shape[0] * info.shape[1];
+    stored->cols = info.shape[2] * stored->scale_cols;
+    QINFER_ASSIGN_OR_RETURN(stored->format, weights::ExactFormat(DType::kMxfp4));
+    return OkStatus();
+  }
   if (info.rank < 1 || info.rank > 3) {
     return FormatError(StrCat(where, ": it has ", info.rank, " dimensions; 1 to 3 are expected"));
   }
@@ -90,6 +100,23 @@ Status DescribeStored(const format::Checkpoint& checkpoint, const std::string& w
   if (!format.ok()) return Annotate(format.status(), where);
   stored->format = *format;
   return OkStatus();
+}
+
+const format::TensorInfo* FindMxScales(const format::Checkpoint& checkpoint,
+                                       const format::TensorInfo& info) {
+  constexpr std::string_view kBlocks = "_blocks";
+  const std::string_view name = info.name;
+  if (info.dtype != DType::kU8 || info.rank != 4 || info.shape[3] != 16 ||
+      name.size() <= kBlocks.size() || name.substr(name.size() - kBlocks.size()) != kBlocks) {
+    return nullptr;
+  }
+  const format::TensorInfo* scales =
+      checkpoint.Find(std::string(name.substr(0, name.size() - kBlocks.size())) + "_scales");
+  if (scales == nullptr || scales->dtype != DType::kU8 || scales->rank != 3) return nullptr;
+  for (uint32_t d = 0; d < 3; ++d) {
+    if (scales->shape[d] != info.shape[d]) return nullptr;
+  }
+  return scales;
 }
 
 Status FindScale(const format::Checkpoint& checkpoint, const std::string& where,

@@ -26,6 +26,7 @@ constexpr Architecture kArchitectures[] = {
     {"Qwen2MoeForCausalLM", "qwen2moe", Qwen2MoeFromHf, Qwen2MoeFromGguf},
     {"Qwen3MoeForCausalLM", "qwen3moe", Qwen3MoeFromHf, Qwen3MoeFromGguf},
     {"Glm4MoeForCausalLM", "glm4moe", Glm4MoeFromHf, Glm4MoeFromGguf},
+    {"GptOssForCausalLM", "gpt-oss", GptOssFromHf, GptOssFromGguf},
 };
 
 std::string Known(bool gguf) {

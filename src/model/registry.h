@@ -58,6 +58,9 @@ StatusOr<ModelSpec> Qwen3MoeFromHf(const format::JsonNode& config,
                                    const format::Checkpoint& checkpoint);
 StatusOr<ModelSpec> Glm4MoeFromHf(const format::JsonNode& config,
                                   const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> GptOssFromHf(const format::JsonNode& config,
+                                 const format::Checkpoint& checkpoint);
+StatusOr<ModelSpec> GptOssFromGguf(const format::Gguf& gguf, const format::Checkpoint& checkpoint);
 StatusOr<ModelSpec> DeepseekFromGguf(const format::Gguf& gguf,
                                      const format::Checkpoint& checkpoint);
 StatusOr<ModelSpec> Qwen2MoeFromGguf(const format::Gguf& gguf,

@@ -27,6 +27,8 @@ struct TensorRef {
   uint64_t stride = 0;
   uint32_t step = 1;        // from one row to the next: 2 where two weights are interleaved
   bool transposed = false;  // the rows named are the weight's columns
+  // Transposed: the weight's rows are every so many stored columns, from this one on.
+  uint32_t column = 0, column_step = 1;
   bool present() const { return !name.empty(); }
   // Where every part is a tensor of its own, "{}" in the name stands for its number.
   bool per_part() const { return name.find("{}") != std::string::npos; }

@@ -27,6 +27,8 @@ void Fields(TensorRef& x, F& f) {
   f("stride", x.stride);
   f("step", x.step);
   f("transposed", x.transposed);
+  f("column", x.column);
+  f("column_step", x.column_step);
 }
 
 template <typename F>

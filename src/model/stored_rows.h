@@ -12,13 +12,16 @@ namespace qinfer::model {
 
 // Rows lie as they are needed, in a type that weights::ImportRows takes.
 bool IsDirect(const TensorRef& ref, const StoredTensor& stored);
+// Rows are of such a type, but not one after the other, or with parts of their blocks elsewhere:
+// ReadStoredRows gathers them, and ImportRows keeps them exactly.
+bool IsGathered(const TensorRef& ref, const StoredTensor& stored);
 
 // The stored row of row `row` of part `part` (not transposed).
 inline uint64_t StoredRow(const TensorRef& ref, uint32_t part, uint64_t row) {
   return ref.row_begin + part * ref.stride + row * ref.step;
 }
 
-// Bytes that ReadRows needs beside its output, for weights of `cols` inputs.
+// Bytes that ReadRows and ReadStoredRows need beside their output, for weights of `cols` inputs.
 uint64_t RowScratchBytes(const TensorRef& ref, const StoredTensor& stored, uint64_t cols);
 
 // Rows [first, first + count), count <= 16, of part `part`, `cols` inputs each, into
@@ -26,5 +29,9 @@ uint64_t RowScratchBytes(const TensorRef& ref, const StoredTensor& stored, uint6
 Status ReadRows(const format::Checkpoint& checkpoint, const TensorRef& ref,
                 const StoredTensor& stored, uint32_t part, uint64_t first, uint64_t count,
                 uint64_t cols, uint8_t* scratch, float* out);
+// The same as blocks of stored.dtype, for what IsGathered is true of: whole rows, side by side.
+Status ReadStoredRows(const format::Checkpoint& checkpoint, const TensorRef& ref,
+                      const StoredTensor& stored, uint32_t part, uint64_t first, uint64_t count,
+                      uint8_t* scratch, uint8_t* out);
 
 }  // namespace qinfer::model

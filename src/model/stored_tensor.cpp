@@ -20,7 +20,8 @@ bool IsVectorType(DType dtype) {
 // The last of the rows (of a vector: elements) that a reference names lies below `end`.
 bool Reaches(const TensorRef& ref, uint64_t parts, uint64_t rows, uint64_t end) {
   uint64_t within = 0, before = 0, last = 0;
-  return rows > 0 && parts > 0 && CheckedMul<uint64_t>(rows - 1, ref.step, &within) &&
+  return rows > 0 && parts > 0 && ref.step > 0 &&
+         CheckedMul<uint64_t>(rows - 1, ref.step, &within) &&
          CheckedMul<uint64_t>(parts - 1, ref.stride, &before) &&
          CheckedAdd(within, before, &last) && CheckedAdd(last, ref.row_begin, &last) && last < end;
 }
@@ -33,7 +34,10 @@ bool MatrixFits(const TensorUse& use, const StoredTensor& stored) {
   }
   if (ref.parts > 0 && ref.parts != use.parts) return false;
   if (ref.transposed) {
-    return stored.cols == use.rows && Reaches(ref, use.parts, use.cols, stored.rows);
+    const bool whole = ref.column == 0 && ref.column_step == 1;
+    const uint64_t last = ref.column + (uint64_t{use.rows} - 1) * ref.column_step;
+    return (whole ? stored.cols == use.rows : ref.column_step > 0 && last < stored.cols) &&
+           Reaches(ref, use.parts, use.cols, stored.rows);
   }
   if (stored.cols != use.cols) return false;
   if (use.parts == 1 && ref.rows == 0 && ref.row_begin == 0 && ref.step == 1) {

@@ -19,9 +19,13 @@ struct StoredTensor {
   uint32_t parts = 1;           // packed: matrices of `rows` rows one after the other
   uint32_t activation_block = 0;  // declared by the file; 0 = not
   float activation_scale = 0.0f;  // the same
-  // FP8: factors of blocks of scale_rows x scale_cols values.
+  // FP8: factors of blocks of scale_rows x scale_cols values. MXFP4 in safetensors: the exponents,
+  // one for 32 values of a row.
   const format::TensorInfo* scale = nullptr;
   uint32_t scale_rows = 0, scale_cols = 0;
+
+  // `info` holds the codes of blocks alone, and `scale` what has to be put in front of each.
+  bool joined() const { return dtype == DType::kMxfp4 && scale != nullptr; }
 };
 
 // Finds the tensor of a use and checks its shape and type. FormatError names the tensor, its shape
@@ -36,6 +40,11 @@ Status DescribeStored(const format::Checkpoint& checkpoint, const std::string& w
 // nothing: FormatError.
 Status FindScale(const format::Checkpoint& checkpoint, const std::string& where,
                  StoredTensor* stored);
+
+// MXFP4 in safetensors: "X_blocks" [..., rows, cols / 32, 16] of bytes (low nibble first) beside
+// "X_scales" [..., rows, cols / 32]. The scales that go with `info`, null if it is nothing such.
+const format::TensorInfo* FindMxScales(const format::Checkpoint& checkpoint,
+                                       const format::TensorInfo& info);
 
 // Whether a reference is to whole stored rows in order, or to whole stacks of them.
 bool IsPlain(const TensorRef& ref, uint32_t rows);

@@ -340,7 +340,7 @@ void GroupWork::Describe(const TensorPlan& plan, const TensorStream& stream) {
   } else {
     for (uint32_t d = 0; d < plan.source->rank; ++d) shape.Append() = plan.source->shape[d];
   }
-  item["source_type"] = plan.source->dtype_name;
+  item["source_type"] = SourceTypeName(plan);
   const absl::string_view raw = Info(plan.raw_type).name;
   item["format"] = plan.packed() ? weights::Name(plan.format) : std::string(raw.data(), raw.size());
   item["import"] = ImportWord(plan);

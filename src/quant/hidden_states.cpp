@@ -60,16 +60,29 @@ Status ReadSmall(const format::Checkpoint& checkpoint, const model::TensorRef& r
                  float offset, const exec::Context& context, float* out) {
   QINFER_ASSIGN_OR_RETURN(const format::TensorInfo* info, FindTensor(checkpoint, ref.name));
   QINFER_ASSIGN_OR_RETURN(const SourceTensor tensor, DescribeTensor(checkpoint, *info));
+  const uint64_t span = (count - 1) * ref.step + 1;  // of elements that lie `step` apart
   uint64_t skip = 0, bytes = 0;
-  if (!TensorBytes(tensor.dtype, ref.row_begin, &skip) ||
-      !TensorBytes(tensor.dtype, count, &bytes) || skip + bytes > info->bytes) {
+  if (count == 0 || !TensorBytes(tensor.dtype, ref.row_begin, &skip) ||
+      !TensorBytes(tensor.dtype, span, &bytes) || skip + bytes > info->bytes) {
     return FormatError(StrCat(checkpoint.name(), ": tensor \"", ref.name, "\" has fewer than ",
-                              ref.row_begin + count, " elements"));
+                              ref.row_begin + span, " elements"));
   }
   QINFER_ASSIGN_OR_RETURN(Buffer raw, Buffer::Create(context.memory, bytes, "a small tensor"));
-  const auto span = absl::MakeSpan(raw.as<uint8_t>(), raw.size());
-  QINFER_RETURN_IF_ERROR(checkpoint.Read(*info, skip, span));
-  QINFER_RETURN_IF_ERROR(weights::DecodeToFloat(tensor.dtype, span, count, out));
+  const auto read = absl::MakeSpan(raw.as<uint8_t>(), raw.size());
+  QINFER_RETURN_IF_ERROR(checkpoint.Read(*info, skip, read));
+  if (ref.step == 1) {
+    QINFER_RETURN_IF_ERROR(weights::DecodeToFloat(tensor.dtype, read, count, out));
+  } else {
+    uint64_t element = 0;
+    if (!TensorBytes(tensor.dtype, 1, &element)) {
+      return FormatError(StrCat(checkpoint.name(), ": tensor \"", ref.name,
+                                "\" holds blocks, which cannot be taken apart"));
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      QINFER_RETURN_IF_ERROR(weights::DecodeToFloat(
+          tensor.dtype, read.subspan(i * ref.step * element, element), 1, out + i));
+    }
+  }
   if (offset != 0.0f) {
     for (uint64_t i = 0; i < count; ++i) out[i] += offset;
   }

@@ -71,15 +71,20 @@ format::QinferWriter::Declaration Declare(const TensorPlan& plan) {
     if (plan.parts > 1) declaration.shape.insert(declaration.shape.begin(), plan.parts);
   } else {
     declaration.format = RawFormat(plan.raw_type);
-    for (uint32_t d = 0; d < plan.source->rank; ++d) {
-      declaration.shape.push_back(plan.source->shape[d]);
+    if (plan.use == TensorUse::kSmall) {
+      // Plain vectors, also a stack of them (biases of experts): what has rows is packed.
+      declaration.shape.push_back(plan.source->elements());
+    } else {
+      for (uint32_t d = 0; d < plan.source->rank; ++d) {
+        declaration.shape.push_back(plan.source->shape[d]);
+      }
     }
     if (declaration.shape.empty()) declaration.shape.push_back(1);
   }
   if (plan.source->name != std::string_view(plan.name)) {
     declaration.source_name = std::string(plan.source->name);
   }
-  declaration.source_dtype = std::string(plan.source->dtype_name);
+  declaration.source_dtype = std::string(SourceTypeName(plan));
   declaration.import = std::string(ImportWord(plan));
   return declaration;
 }

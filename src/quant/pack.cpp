@@ -138,6 +138,17 @@ Status TensorPacker::PackPanel(uint32_t panel, uint8_t* lane, uint8_t* out, Erro
   float* decoded = floats + kernels::kPanelRows * cols;
   const absl::Span<uint8_t> packed(out, plan_->panel_bytes);
   const bool exact = plan_->action == TensorAction::kExact;
+  const bool gathered = exact && plan_->by_ref;
+  if (gathered) {  // blocks of the rows in the place of the floats, which are larger
+    uint64_t bytes = 0;
+    if (!TensorBytes(stored_.dtype, rows * cols, &bytes)) {
+      return FormatError("rows are not a whole number of blocks");
+    }
+    const absl::Span<uint8_t> blocks(reinterpret_cast<uint8_t*>(floats), bytes);
+    QINFER_RETURN_IF_ERROR(model::ReadStoredRows(*checkpoint_, plan_->ref, stored_, PartOf(panel),
+                                                 first, rows, lane, blocks.data()));
+    QINFER_RETURN_IF_ERROR(weights::ImportRows(stored_.dtype, blocks, first, rows, cols, packed));
+  }
   if (!exact || sums != nullptr) {
     QINFER_RETURN_IF_ERROR(DecodePanel(panel, raw, lane, floats));
     if (extremes != nullptr) {
@@ -146,7 +157,9 @@ Status TensorPacker::PackPanel(uint32_t panel, uint8_t* lane, uint8_t* out, Erro
           {floats, cols, static_cast<uint32_t>(rows), static_cast<uint32_t>(cols)}, &serial);
     }
   }
-  if (exact && source_.packed) {
+  if (gathered) {
+    // Done above.
+  } else if (exact && source_.packed) {
     std::copy(raw.begin(), raw.begin() + static_cast<ptrdiff_t>(plan_->panel_bytes), out);
   } else if (exact) {
     QINFER_RETURN_IF_ERROR(weights::ImportRows(source_.dtype, raw, first, rows, cols, packed));

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/checked.h"
+#include "model/stored_rows.h"
 #include "model/stored_tensor.h"
 #include "quant/source_rows.h"
 #include "quant/wildcard.h"
@@ -183,8 +184,14 @@ bool IsSkipped(const model::ModelSpec& spec, std::string_view name) {
   return false;
 }
 
-// Factors of an FP8 tensor: they become part of its values.
+// Factors of an FP8 tensor, exponents of an MXFP4 one: they become part of its values.
 bool IsScale(const format::Checkpoint& checkpoint, const std::string& name) {
+  constexpr std::string_view kScales = "_scales";
+  if (name.size() > kScales.size() && name.substr(name.size() - kScales.size()) == kScales) {
+    const format::TensorInfo* owner =
+        checkpoint.Find(name.substr(0, name.size() - kScales.size()) + "_blocks");
+    if (owner != nullptr && model::FindMxScales(checkpoint, *owner) != nullptr) return true;
+  }
   for (const std::string_view suffix : {"_scale_inv", "_scale"}) {
     if (name.size() <= suffix.size() || name.substr(name.size() - suffix.size()) != suffix)
       continue;
@@ -220,19 +227,25 @@ bool Quantizable(const TensorPlan& plan) {
 }
 
 // What reading the source gives without loss of our making: its own format, or floats that hold it.
-StatusOr<weights::Format> SourceFormat(const format::Checkpoint& checkpoint,
-                                       const SourceTensor& source, const TensorPlan& plan) {
-  if (source.packed) return source.format;
+struct OwnFormat {
+  weights::Format format;
+  bool holds = true;    // repacked as it is, not by way of floats
+  bool floats = false;  // of a type of floats
+};
+StatusOr<OwnFormat> SourceFormat(const format::Checkpoint& checkpoint, const SourceTensor& source,
+                                 const TensorPlan& plan) {
+  if (source.packed) return OwnFormat{source.format};
   if (plan.by_ref) {
     const model::TensorUse use{
         &plan.ref, static_cast<uint32_t>(plan.rows), static_cast<uint32_t>(plan.cols), false, false,
         plan.parts};
     QINFER_ASSIGN_OR_RETURN(const model::StoredTensor stored, model::FindStored(checkpoint, use));
-    return stored.format;
+    return OwnFormat{stored.format, model::IsGathered(plan.ref, stored), IsFloatType(stored.dtype)};
   }
   // A type that we can read but not hold exactly (F64) becomes F32, and its error is measured.
   StatusOr<weights::Format> exact = weights::ExactFormat(source.dtype);
-  return exact.ok() ? *exact : weights::Format{};
+  if (!exact.ok()) return OwnFormat{weights::Format{}, false};
+  return OwnFormat{*exact, true, IsFloatType(source.dtype)};
 }
 
 // Decides how a matrix is stored.
@@ -249,17 +262,15 @@ Status Decide(const format::Checkpoint& checkpoint, const SourceTensor& source,
     plan->rows = source.rows();
     plan->cols = source.cols();
   }
-  QINFER_ASSIGN_OR_RETURN(const weights::Format own, SourceFormat(checkpoint, source, *plan));
-  const bool holds = source.packed || (!plan->by_ref && weights::ExactFormat(source.dtype).ok());
+  QINFER_ASSIGN_OR_RETURN(const OwnFormat own, SourceFormat(checkpoint, source, *plan));
   if (choice.keep) {
-    plan->action = holds ? TensorAction::kExact : TensorAction::kPack;
-    plan->format = own;
+    plan->action = own.holds ? TensorAction::kExact : TensorAction::kPack;
+    plan->format = own.format;
   } else {
     plan->format = choice.format;
     plan->action = TensorAction::kPack;
     // What the source already is needs no second rounding.
-    if (source.packed ? source.format == choice.format
-                      : holds && IsFloatType(source.dtype) && own == choice.format) {
+    if (own.holds && (source.packed || own.floats) && own.format == choice.format) {
       plan->action = TensorAction::kExact;
     }
   }
@@ -376,14 +387,17 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
     plan.role = use.role;
     plan.layer = use.layer;
     plan.part = use.part;
-    const bool fp8 = info.dtype == DType::kF8E4M3 && checkpoint.qinfer() == nullptr;
+    // Values that need what lies in another tensor.
+    const bool scaled =
+        checkpoint.qinfer() == nullptr &&
+        (info.dtype == DType::kF8E4M3 || model::FindMxScales(checkpoint, info) != nullptr);
     if (use.use == TensorUse::kLinear &&
-        (use.parts > 1 || fp8 || NeedsSplit(use.ref, use.rows, packed))) {
+        (use.parts > 1 || scaled || NeedsSplit(use.ref, use.rows, packed))) {
       plan.ref = use.ref;
       plan.rows = use.rows;
       plan.cols = use.cols;
       plan.parts = use.parts;
-      plan.by_ref = fp8 || (NeedsSplit(use.ref, use.rows, packed) && !IsRange(use.ref));
+      plan.by_ref = scaled || (NeedsSplit(use.ref, use.rows, packed) && !IsRange(use.ref));
     }
     items.emplace_back(use, std::move(plan));
   };
@@ -486,6 +500,12 @@ observe::Report RecipeReport(const Recipe& recipe) {
     item["format"] = override.format;
   }
   return report;
+}
+
+std::string_view SourceTypeName(const TensorPlan& plan) {
+  const bool blocks = plan.by_ref && plan.source->dtype == DType::kU8;
+  const absl::string_view name = Info(DType::kMxfp4).name;
+  return blocks ? std::string_view(name.data(), name.size()) : plan.source->dtype_name;
 }
 
 std::string_view TensorUseName(const TensorPlan& plan) {

@@ -65,6 +65,8 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
 const TensorPlan* HeadPlan(const ResolvedRecipe& resolved);  // the embedding's where tied
 // For the file, the report and the journal's fingerprint; the same recipe gives the same text.
 observe::Report RecipeReport(const Recipe& recipe);
+// The type of the source's values, as its file names it; that of blocks which it holds as bytes.
+std::string_view SourceTypeName(const TensorPlan& plan);
 std::string_view TensorUseName(const TensorPlan& plan);  // "q", ..., "head", "embedding", "small"
 
 }  // namespace qinfer::quant

@@ -9,7 +9,7 @@ namespace qinfer::weights {
 struct BlockType {
   DType dtype;
   Format format;
-  // True if every scale of the block is finite.
+  // True if every scale of the block is finite and one that `format` has.
   bool (*finite)(const uint8_t* block);
   // Repacks one block whose first weight is input k of `row`.
   void (*repack)(const uint8_t* block, uint64_t row, uint64_t k, PanelWriter* writer);
@@ -19,6 +19,7 @@ struct BlockType {
 
 absl::Span<const BlockType> LegacyBlocks();  // Q4_0, Q4_1, Q5_0, Q5_1, Q8_0
 absl::Span<const BlockType> KBlocks();       // Q4_K, Q5_K, Q6_K
+absl::Span<const BlockType> MxBlocks();      // MXFP4
 const BlockType* FindBlockType(DType dtype);
 
 inline uint16_t Read16(const uint8_t* p) {

@@ -52,7 +52,7 @@ Status PackRows(const Format& format, const PackOptions& options, const float* r
                 uint64_t first_row, uint64_t count, uint64_t cols, absl::Span<uint8_t> out);
 
 // The format that holds blocks of this type exactly, and whether it does (floats do, and Q4_0,
-// Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K; others do not exist here).
+// Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, MXFP4; others do not exist here).
 StatusOr<Format> ExactFormat(DType dtype);
 // Repacks `count` rows of source blocks, row after row as the file has them, into whole panels of
 // ExactFormat(dtype). NaN scales are a FormatError.

@@ -48,6 +48,8 @@ const BlockType* FindBlockType(DType dtype) {
     if (t.dtype == dtype) return &t;
   for (const BlockType& t : KBlocks())
     if (t.dtype == dtype) return &t;
+  for (const BlockType& t : MxBlocks())
+    if (t.dtype == dtype) return &t;
   return nullptr;
 }
 
@@ -57,7 +59,7 @@ StatusOr<Format> ExactFormat(DType dtype) {
   if (const BlockType* type = FindBlockType(dtype)) return type->format;
   return UnsupportedError(StrCat("no weight format holds ", DTypeName(dtype),
                                  " exactly; known: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, "
-                                 "Q4_K, Q5_K, Q6_K"));
+                                 "Q4_K, Q5_K, Q6_K, MXFP4"));
 }
 
 Status ImportRows(DType dtype, absl::Span<const uint8_t> source, uint64_t first_row, uint64_t count,
@@ -89,8 +91,8 @@ Status ImportRows(DType dtype, absl::Span<const uint8_t> source, uint64_t first_
         continue;
       }
       if (!type->finite(p))
-        return FormatError(StrCat(DTypeName(dtype), " scale is not finite, row ", first_row + row,
-                                  ", column ", k));
+        return FormatError(StrCat(DTypeName(dtype), " scale is not finite or out of range, row ",
+                                  first_row + row, ", column ", k));
       type->repack(p, row, k, &writer);
     }
   }
@@ -107,7 +109,8 @@ Status DecodeToFloat(DType dtype, absl::Span<const uint8_t> source, uint64_t ele
     const DTypeInfo& info = Info(dtype);
     for (uint64_t i = 0; i < elements; i += info.block, p += info.bytes) {
       if (!type->finite(p))
-        return FormatError(StrCat(DTypeName(dtype), " scale is not finite, element ", i));
+        return FormatError(
+            StrCat(DTypeName(dtype), " scale is not finite or out of range, element ", i));
       type->decode(p, out + i);
     }
     return OkStatus();

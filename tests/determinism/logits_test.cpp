@@ -173,7 +173,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"models/llama-odd", Activations::kAuto, kernels::KvType::kF16},
         Case{"models/deepseek-v3-small", Activations::kAuto, kernels::KvType::kInt8},
         Case{"models/deepseek-v2-small", Activations::kAuto, kernels::KvType::kF16},
-        Case{"models/qwen2-moe-small", Activations::kAuto, kernels::KvType::kInt8}));
+        Case{"models/qwen2-moe-small", Activations::kAuto, kernels::KvType::kInt8},
+        Case{"models/gpt-oss-mxfp4", Activations::kAuto, kernels::KvType::kInt8}));
 
 }  // namespace
 }  // namespace qinfer::exec

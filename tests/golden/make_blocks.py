@@ -16,6 +16,7 @@ TYPES = {
     "Q4_K": (144, 256, [0, 2]),
     "Q5_K": (176, 256, [0, 2]),
     "Q6_K": (210, 256, [208]),
+    "MXFP4": (17, 32, []),  # its scale is a byte: the exponent of a power of two
 }
 
 
@@ -28,6 +29,8 @@ def main():
         for offset in halves:
             scale = rng.normal(0, 0.02, (ROWS, COLS // block)).astype(np.float16)
             raw[:, :, offset:offset + 2] = scale[..., None].view(np.uint8)
+        if name == "MXFP4":
+            raw[:, :, 0] = np.array([1, 2, 60, 100, 118, 127, 131, 200])
         raw = raw.reshape(ROWS, -1)
         values = gguf.quants.dequantize(raw, getattr(gguf.GGMLQuantizationType, name)).astype(np.float32)
         assert values.shape == (ROWS, COLS)

@@ -169,7 +169,14 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"deepseek-v2-small", "", "model-f16.gguf"},
         Case{"qwen2-moe-small", "", "model-f16.gguf"},
         Case{"qwen3-moe-small", "", "model-f16.gguf"}, Case{"mixtral-small", "", "model-f16.gguf"},
-        Case{"mixtral-small", "", "model-old.gguf"}, Case{"glm4-moe-small", "", "model-f16.gguf"}),
+        Case{"mixtral-small", "", "model-old.gguf"}, Case{"glm4-moe-small", "", "model-f16.gguf"},
+        Case{"gpt-oss-small", "", "model.safetensors"},
+        Case{"gpt-oss-small", "truncate", "model.safetensors"},
+        Case{"gpt-oss-small", "layers", "model.safetensors"},
+        Case{"gpt-oss-small", "limit", "model.safetensors"},
+        Case{"gpt-oss-small", "truncate", "model-f16.gguf"},
+        Case{"gpt-oss-mxfp4", "", "model.safetensors"},
+        Case{"gpt-oss-mxfp4", "", "model-f16.gguf"}),
     [](const testing::TestParamInfo<Case>& info) {
       std::string name =
           StrCat(info.param.folder, "_", info.param.variant, "_", info.param.weights);

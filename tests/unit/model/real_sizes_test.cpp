@@ -101,6 +101,15 @@ const Released kReleased[] = {
      R"("qk_rope_head_dim":64,"v_head_dim":128,"vocab_size":102400,"topk_method":"greedy",)"
      R"("tie_word_embeddings":false})",
      15706484224},
+    {"gpt-oss-20b",
+     R"({"architectures":["GptOssForCausalLM"],"hidden_size":2880,"intermediate_size":2880,)"
+     R"("num_hidden_layers":24,"num_attention_heads":64,"num_key_value_heads":8,"head_dim":64,)"
+     R"("vocab_size":201088,"num_local_experts":32,"num_experts_per_tok":4,"sliding_window":128,)"
+     R"("experts_per_token":4,"initial_context_length":4096,"swiglu_limit":7.0,)"
+     R"("quantization_config":{"quant_method":"mxfp4","modules_to_not_convert":["lm_head"]},)"
+     R"("rope_theta":150000,"rope_scaling":{"beta_fast":32.0,"beta_slow":1.0,"factor":32.0,)"
+     R"("original_max_position_embeddings":4096,"rope_type":"yarn","truncate":false}})",
+     20914757184},
 };
 
 TEST(RealSizes, SpecificationsNameEveryParameter) {

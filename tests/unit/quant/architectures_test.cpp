@@ -175,6 +175,43 @@ TEST(FusedWeights, AreNamedOnTheirOwn) {
   EXPECT_EQ(*first, *second);
 }
 
+// Experts in MXFP4 blocks are kept exactly, in one tensor or in two, and the file says so; biases
+// of all experts stay one vector.
+TEST(MxExperts, AreKeptExactly) {
+  for (const bool gguf : {false, true}) {
+    Host host;
+    TemporaryFolder folder;
+    const std::string source = std::string(QINFER_SOURCE_DIR "/tests/golden/models/gpt-oss-mxfp4") +
+                               (gguf ? "/model-f16.gguf" : "");
+    auto sink = io::CreateFile(folder.File("exact.qinfer"));
+    ASSERT_TRUE(sink.ok());
+    auto work = ConvertWork::Create(host.Open(source), std::move(*sink), host.context);
+    ASSERT_TRUE(work.ok()) << work.status();
+    ASSERT_TRUE(Finish(work->get()).ok());
+    auto exact = host.Open(folder.File("exact.qinfer"));
+    ASSERT_NE(exact, nullptr);
+    const std::string experts = "model.layers.1.mlp.experts.", block = "blk.1.ffn_";
+    for (const std::string& name :
+         gguf ? std::vector<std::string>{block + "gate_exps.weight", block + "up_exps.weight",
+                                         block + "down_exps.weight"}
+              : std::vector<std::string>{experts + "gate_up_proj_blocks.expert_gate",
+                                         experts + "gate_up_proj_blocks.expert_up",
+                                         experts + "down_proj_blocks"}) {
+      const format::QinferTensor* tensor = exact->qinfer()->Find(name);
+      ASSERT_NE(tensor, nullptr) << name;
+      EXPECT_EQ(tensor->format, "int6-g32-e8m0");
+      EXPECT_EQ(tensor->import, "exact");
+      EXPECT_EQ(tensor->source_dtype, "MXFP4");
+      EXPECT_EQ(tensor->rank, 3u);
+    }
+    const format::QinferTensor* bias =
+        exact->qinfer()->Find(gguf ? block + "down_exps.bias" : experts + "gate_up_proj_bias");
+    ASSERT_NE(bias, nullptr);
+    EXPECT_EQ(bias->rank, 1u);
+    EXPECT_EQ(exact->Find(experts + "down_proj_scales"), nullptr);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Models, Architectures,
     testing::Values("llama-odd", "mistral-window", "qwen2-small", "qwen3-small", "gemma2-small",
@@ -186,7 +223,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "qwen3-moe-small/model-f16.gguf", "deepseek-v2-small/model-f16.gguf",
                     "deepseek-v3-small/model-f16.gguf", "glm4-moe-small/model-f16.gguf",
                     "../gguf-models/qwen2moe.gguf", "../gguf-models/glm4moe-nextn.gguf",
-                    "../gguf-models/deepseek2-lite.gguf"),
+                    "../gguf-models/deepseek2-lite.gguf", "gpt-oss-small", "gpt-oss-mxfp4",
+                    "gpt-oss-mxfp4/model-f16.gguf"),
     [](const testing::TestParamInfo<const char*>& info) {
       std::string name = info.param;
       std::replace_if(

@@ -98,7 +98,11 @@ TEST_P(BlockImport, TruncatedInputIsAnError) {
 
 TEST_P(BlockImport, ScalesThatAreNotFiniteAreErrors) {
   const size_t at = GetParam() == DType::kQ6_K ? 208 : 0;
-  for (const uint16_t bits : {uint16_t{0x7e00}, uint16_t{0x7c00}, uint16_t{0xfc01}}) {
+  // MXFP4: NaN, and a power of two whose half we do not have.
+  const std::vector<uint16_t> scales = GetParam() == DType::kMxfp4
+                                           ? std::vector<uint16_t>{0x11ff, 0x1100}
+                                           : std::vector<uint16_t>{0x7e00, 0x7c00, 0xfc01};
+  for (const uint16_t bits : scales) {
     Golden golden = ReadGolden(GetParam());
     const DTypeInfo& info = Info(GetParam());
     const size_t row_bytes = golden.source.size() / kRows;
@@ -119,8 +123,23 @@ TEST_P(BlockImport, ScalesThatAreNotFiniteAreErrors) {
 
 INSTANTIATE_TEST_SUITE_P(All, BlockImport,
                          ::testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                                           DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K),
+                                           DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K,
+                                           DType::kMxfp4),
                          [](const auto& info) { return std::string(Info(info.param).name); });
+
+// Zeros under the smallest exponent need no half of it.
+TEST(MxImport, ZerosUnderTheSmallestExponent) {
+  uint8_t block[17] = {};
+  block[1] = 0x80;  // a negative zero among them
+  float out[32];
+  std::fill_n(out, 32, 1.0f);
+  ASSERT_TRUE(DecodeToFloat(DType::kMxfp4, block, 32, out).ok());
+  for (const float x : out) EXPECT_EQ(x, 0.0f);
+  uint64_t panel_bytes, bytes;
+  ASSERT_TRUE(PackedSize(*ExactFormat(DType::kMxfp4), 1, 32, &panel_bytes, &bytes));
+  std::vector<Line> packed(bytes / 64);
+  ASSERT_TRUE(ImportRows(DType::kMxfp4, block, 0, 1, 32, {packed[0].bytes, bytes}).ok());
+}
 
 TEST(FloatImport, KeepsEveryBit) {
   constexpr uint64_t kCount = 17, kWide = 37;
