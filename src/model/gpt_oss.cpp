@@ -5,6 +5,7 @@
 
 #include "kernels/ref/math.h"
 #include "model/decoder_source.h"
+#include "model/experts_gguf.h"
 #include "model/registry.h"
 #include "model/spec_source.h"
 
@@ -122,21 +123,23 @@ void NameHfExperts(const format::Checkpoint& checkpoint, const std::string& pref
   f->expert_down_bias = Stack(down + "_bias", n, hidden, 1, 0);
 }
 
-void NameGgufExperts(const format::Checkpoint& checkpoint, const std::string& prefix,
-                     uint32_t hidden, FeedForwardSpec* f) {
+// Biases of experts, wherever the file has some.
+void NameGgufBiases(const format::Checkpoint& checkpoint, const std::string& prefix,
+                    uint32_t hidden, FeedForwardSpec* f) {
   const uint32_t n = f->experts, wide = f->expert_intermediate;
-  f->gate = f->up = f->down = f->gate_bias = f->up_bias = f->down_bias = TensorRef();
-  f->router.name = prefix + "ffn_gate_inp.weight";
   f->router_bias = Optional(checkpoint, prefix + "ffn_gate_inp.bias");
-  f->expert_gate = Stack(prefix + "ffn_gate_exps.weight", n, wide, 1, 0);
-  f->expert_up = Stack(prefix + "ffn_up_exps.weight", n, wide, 1, 0);
-  f->expert_down = Stack(prefix + "ffn_down_exps.weight", n, hidden, 1, 0);
-  const auto bias = [&](const char* name, uint64_t rows, TensorRef* ref) {
-    if (checkpoint.Find(prefix + name) != nullptr) *ref = Stack(prefix + name, n, rows, 1, 0);
+  const auto find = [&](const char* name, uint64_t rows) {
+    TensorRef ref = Optional(checkpoint, prefix + name);
+    return ref.present() ? Stack(ref.name, n, rows, 1, 0) : ref;
   };
-  bias("ffn_gate_exps.bias", wide, &f->expert_gate_bias);
-  bias("ffn_up_exps.bias", wide, &f->expert_up_bias);
-  bias("ffn_down_exps.bias", hidden, &f->expert_down_bias);
+  f->expert_gate_bias = find("ffn_gate_exps.bias", wide);
+  f->expert_up_bias = find("ffn_up_exps.bias", wide);
+  f->expert_down_bias = find("ffn_down_exps.bias", hidden);
+  // Gate and up in one, as their weights may be.
+  const TensorRef both = find("ffn_gate_up_exps.bias", uint64_t{wide} * 2);
+  if (!both.present()) return;
+  f->expert_gate_bias = f->expert_up_bias = both;
+  f->expert_up_bias.row_begin = wide;
 }
 
 }  // namespace
@@ -180,12 +183,7 @@ StatusOr<ModelSpec> GptOssFromGguf(const format::Gguf& gguf, const format::Check
       RopeFromGguf(&reader, decoder.attention.head_dim, false, kTheta, spec.max_context));
   const uint32_t window = reader.Uint("attention.sliding_window", 0, kMaxPosition, 0);
   FeedForwardSpec experts = decoder.feed_forward;
-  experts.kind = FeedForwardKind::kExperts;
-  experts.expert_intermediate =
-      reader.Uint("expert_feed_forward_length", 1, kMaxWidth, experts.intermediate);
-  experts.intermediate = 0;
-  experts.experts = reader.Uint("expert_count", 1, kMaxExperts);
-  experts.experts_used = reader.Uint("expert_used_count", 1, std::max(1u, experts.experts));
+  ReadGgufExperts(&reader, true, &experts);
   experts.scoring = RouterScoring::kSoftmaxChosen;
   // Not in the file: as llama.cpp has them.
   experts.swiglu_alpha = kAlpha;
@@ -204,6 +202,7 @@ StatusOr<ModelSpec> GptOssFromGguf(const format::Gguf& gguf, const format::Check
       layer.attention.sinks.name = prefix + "attn_sinks";
     }
     NameGgufExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
+    NameGgufBiases(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
     spec.layers.push_back(std::move(layer));
   }
   return spec;
