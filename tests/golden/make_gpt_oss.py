@@ -6,6 +6,7 @@ to whole dimensions, so the twin of gpt-oss-small is that of its variant "trunca
 Layout of the folders: make_models.py. Needs torch, transformers, safetensors, numpy, gguf, llama_cpp.
 """
 import ctypes
+import json
 import os
 import tempfile
 
@@ -13,12 +14,12 @@ import gguf
 import llama_cpp
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save, save_file
 from transformers import GptOssConfig, GptOssForCausalLM
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from make_gguf_models import logits_of as llamacpp_logits
-from make_models import OUT, logits_of, save_config, tokens_for
+from make_models import HERE, OUT, logits_of, save_config, tokens_for
 from make_moe_models import randomize, saved_state
 
 LEVELS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
@@ -193,17 +194,8 @@ def small():
     report(folder, expected)
 
 
-def mxfp4():
-    folder = os.path.join(OUT, "gpt-oss-mxfp4")
-    os.makedirs(folder, exist_ok=True)
-    yarn = {"rope_type": "yarn", "rope_theta": 700.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True,
-            "original_max_position_embeddings": 24}
-    base = dict(vocab_size=91, hidden_size=64, intermediate_size=32, head_dim=16, num_hidden_layers=2, num_attention_heads=4,
-                num_key_value_heads=1, sliding_window=13, num_local_experts=6, num_experts_per_tok=2, max_position_embeddings=128,
-                rms_norm_eps=1e-5, rope_parameters=yarn)
-    model = build(GptOssConfig(**base))
-    randomize(model, 23)
-    widen(model, 24)
+def quantize(model):
+    """Experts become what MXFP4 holds of them: tensors as safetensors have them, blocks as GGUF has them."""
     quantized, blocks = {}, {}
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -225,15 +217,45 @@ def mxfp4():
     for name, data in blocks.items():
         assert np.isfinite(gguf.quants.dequantize(data, gguf.GGMLQuantizationType.MXFP4)).all(), name
     state = {k: v.bfloat16() for k, v in saved_state(model).items() if k + "_blocks" not in quantized}
-    save_file({k: v.contiguous() for k, v in {**state, **quantized}.items()}, os.path.join(folder, "model.safetensors"))
+    return {k: v.contiguous() for k, v in {**state, **quantized}.items()}, blocks
+
+
+def mxfp4():
+    folder = os.path.join(OUT, "gpt-oss-mxfp4")
+    os.makedirs(folder, exist_ok=True)
+    yarn = {"rope_type": "yarn", "rope_theta": 700.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True,
+            "original_max_position_embeddings": 24}
+    base = dict(vocab_size=91, hidden_size=64, intermediate_size=32, head_dim=16, num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=1, sliding_window=13, num_local_experts=6, num_experts_per_tok=2, max_position_embeddings=128,
+                rms_norm_eps=1e-5, rope_parameters=yarn)
+    model = build(GptOssConfig(**base))
+    randomize(model, 23)
+    widen(model, 24)
+    state, blocks = quantize(model)
+    save_file(state, os.path.join(folder, "model.safetensors"))
     model.config.quantization_config = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
     ids = tokens_for(base["vocab_size"])
     expected = {"tokens": ids[0].to(torch.int32), "logits": logits_of(model, ids)}
-    data = dict(model.config.to_dict())
     save_config(model.config, folder, "config.json", "GptOssForCausalLM", True)
-    assert data["quantization_config"]["quant_method"] == "mxfp4"
     add_twin(folder, model, blocks, np.float16, expected, expected["logits"])
     report(folder, expected)
+
+
+def seeds():
+    """A model of a few kilobytes for the fuzz target "model", in both containers."""
+    folder = os.path.join(HERE, "..", "fuzz", "corpus", "model")
+    base = dict(vocab_size=5, hidden_size=32, intermediate_size=32, head_dim=4, num_hidden_layers=1, num_attention_heads=2,
+                num_key_value_heads=1, sliding_window=3, num_local_experts=2, num_experts_per_tok=1, max_position_embeddings=32,
+                rms_norm_eps=1e-5, rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0,
+                                                    "original_max_position_embeddings": 8})
+    model = build(GptOssConfig(**base))
+    randomize(model, 25)
+    state, blocks = quantize(model)
+    config = {k: v for k, v in base.items() if k != "rope_parameters"}
+    config["architectures"], config["rope_scaling"] = ["GptOssForCausalLM"], base["rope_parameters"]
+    with open(os.path.join(folder, "gpt-oss.safetensors"), "wb") as file:
+        file.write(json.dumps(config).encode() + b"\0" + save(state))
+    write_gguf(os.path.join(folder, "gpt-oss.gguf"), model, np.float16, blocks)
 
 
 def main():
@@ -243,6 +265,7 @@ def main():
     llama_cpp.llama_log_set(quiet, ctypes.c_void_p(0))
     small()
     mxfp4()
+    seeds()
 
 
 if __name__ == "__main__":

@@ -36,8 +36,9 @@ std::string Mutated(const std::string& config, std::mt19937* random) {
 
 TEST(RandomConfigs, AreRefusedOrComputeWithTheirTensors) {
   uint32_t refused = 0, computed = 0;
-  for (const std::string name : {"deepseek-v3-small", "deepseek-v2-small", "mixtral-small",
-                                 "qwen2-moe-small", "qwen3-moe-small", "glm4-moe-small"}) {
+  for (const std::string name :
+       {"deepseek-v3-small", "deepseek-v2-small", "mixtral-small", "qwen2-moe-small",
+        "qwen3-moe-small", "glm4-moe-small", "gpt-oss-small", "gpt-oss-mxfp4"}) {
     const std::string folder = Golden("models/" + name + "/");
     const std::string config = ReadText(folder + "config.json");
     const std::string weights = ReadText(folder + "model.safetensors");
