@@ -18,6 +18,8 @@ using kernels::WeightKind;
 bool IsFloatType(DType type) {
   return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
 }
+// Types that a search for scales could only spoil.
+bool IsCopied(DType type) { return IsFloatType(type) || type == DType::kMxfp4; }
 bool IsFloatKind(WeightKind kind) {
   return kind == WeightKind::kF32 || kind == WeightKind::kF16 || kind == WeightKind::kBF16;
 }
@@ -230,7 +232,7 @@ bool Quantizable(const TensorPlan& plan) {
 struct OwnFormat {
   weights::Format format;
   bool holds = true;    // repacked as it is, not by way of floats
-  bool floats = false;  // of a type of floats
+  bool copied = false;  // where the recipe asks for just this format
 };
 StatusOr<OwnFormat> SourceFormat(const format::Checkpoint& checkpoint, const SourceTensor& source,
                                  const TensorPlan& plan) {
@@ -240,12 +242,12 @@ StatusOr<OwnFormat> SourceFormat(const format::Checkpoint& checkpoint, const Sou
         &plan.ref, static_cast<uint32_t>(plan.rows), static_cast<uint32_t>(plan.cols), false, false,
         plan.parts};
     QINFER_ASSIGN_OR_RETURN(const model::StoredTensor stored, model::FindStored(checkpoint, use));
-    return OwnFormat{stored.format, model::IsGathered(plan.ref, stored), IsFloatType(stored.dtype)};
+    return OwnFormat{stored.format, model::IsGathered(plan.ref, stored), IsCopied(stored.dtype)};
   }
   // A type that we can read but not hold exactly (F64) becomes F32, and its error is measured.
   StatusOr<weights::Format> exact = weights::ExactFormat(source.dtype);
   if (!exact.ok()) return OwnFormat{weights::Format{}, false};
-  return OwnFormat{*exact, true, IsFloatType(source.dtype)};
+  return OwnFormat{*exact, true, IsCopied(source.dtype)};
 }
 
 // Decides how a matrix is stored.
@@ -270,7 +272,7 @@ Status Decide(const format::Checkpoint& checkpoint, const SourceTensor& source,
     plan->format = choice.format;
     plan->action = TensorAction::kPack;
     // What the source already is needs no second rounding.
-    if (own.holds && (source.packed || own.floats) && own.format == choice.format) {
+    if (own.holds && (source.packed || own.copied) && own.format == choice.format) {
       plan->action = TensorAction::kExact;
     }
   }
