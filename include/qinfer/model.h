@@ -172,7 +172,7 @@ typedef struct qinfer_model_info {
   uint32_t tensor_count;
   uint32_t layers;
   uint32_t hidden_size;
-  uint32_t intermediate_size; /* of the first layer */
+  uint32_t intermediate_size; /* of the first layer; of one of its experts, if it has some */
   uint32_t heads;             /* of the first layer */
   uint32_t kv_heads;          /* of the first layer */
   uint32_t head_dim;          /* of the first layer */

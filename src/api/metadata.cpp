@@ -287,7 +287,9 @@ void FillModelInfo(const ModelState& model, qinfer_model_info* out) {
   info.max_context = spec.max_context;
   if (!spec.layers.empty()) {
     const model::LayerSpec& layer = spec.layers.front();
-    info.intermediate_size = layer.feed_forward.intermediate;
+    const model::FeedForwardSpec& f = layer.feed_forward;
+    info.intermediate_size =
+        f.kind == model::FeedForwardKind::kExperts ? f.expert_intermediate : f.intermediate;
     info.heads = layer.attention.heads;
     info.kv_heads = layer.attention.kv_heads;
     info.head_dim = layer.attention.head_dim;

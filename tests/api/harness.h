@@ -82,5 +82,6 @@ void test_hooks(void);
 void test_text(void);
 void test_sessions(void);
 void test_quantize(void);
+void test_experts(void);
 
 #endif

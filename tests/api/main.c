@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
       {"errors", test_errors, 0},       {"tasks", test_tasks, 1},
       {"threads", test_threads, 1},     {"hooks", test_hooks, 1},
       {"text", test_text, 1},           {"sessions", test_sessions, 1},
-      {"quantize", test_quantize, 1},
+      {"quantize", test_quantize, 1},   {"experts", test_experts, 0},
   };
   size_t i;
   int ran = 0;
