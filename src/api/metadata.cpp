@@ -247,6 +247,8 @@ TensorDescription DescribeTensor(const format::Checkpoint& checkpoint,
   if (exact.ok()) {
     out.format = weights::Name(*exact);
     out.import = QINFER_IMPORT_EXACT;
+  } else if (model::IsMxScales(checkpoint, tensor)) {
+    out.import = QINFER_IMPORT_EXACT;
   } else if (tensor.dtype != DType::kOther) {
     out.import = QINFER_IMPORT_MEASURED;
   }

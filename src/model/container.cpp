@@ -8,6 +8,18 @@
 namespace qinfer::model {
 namespace {
 
+constexpr std::string_view kMxBlocks = "_blocks", kMxScales = "_scales";
+
+bool EndsIn(std::string_view name, std::string_view suffix) {
+  return name.size() > suffix.size() && name.substr(name.size() - suffix.size()) == suffix;
+}
+
+// The tensor whose name has another ending.
+const format::TensorInfo* FindSibling(const format::Checkpoint& checkpoint, std::string_view name,
+                                      std::string_view suffix, std::string_view other) {
+  return checkpoint.Find(std::string(name.substr(0, name.size() - suffix.size())).append(other));
+}
+
 Status DescribePacked(const format::QinferFile& file, const std::string& where,
                       StoredTensor* stored) {
   const format::QinferTensor* tensor = file.Find(stored->info->name);
@@ -104,19 +116,24 @@ Status DescribeStored(const format::Checkpoint& checkpoint, const std::string& w
 
 const format::TensorInfo* FindMxScales(const format::Checkpoint& checkpoint,
                                        const format::TensorInfo& info) {
-  constexpr std::string_view kBlocks = "_blocks";
-  const std::string_view name = info.name;
   if (info.dtype != DType::kU8 || info.rank != 4 || info.shape[3] != 16 ||
-      name.size() <= kBlocks.size() || name.substr(name.size() - kBlocks.size()) != kBlocks) {
+      !EndsIn(info.name, kMxBlocks)) {
     return nullptr;
   }
-  const format::TensorInfo* scales =
-      checkpoint.Find(std::string(name.substr(0, name.size() - kBlocks.size())) + "_scales");
+  const format::TensorInfo* scales = FindSibling(checkpoint, info.name, kMxBlocks, kMxScales);
   if (scales == nullptr || scales->dtype != DType::kU8 || scales->rank != 3) return nullptr;
   for (uint32_t d = 0; d < 3; ++d) {
     if (scales->shape[d] != info.shape[d]) return nullptr;
   }
   return scales;
+}
+
+bool IsMxName(std::string_view name) { return EndsIn(name, kMxBlocks); }
+
+bool IsMxScales(const format::Checkpoint& checkpoint, const format::TensorInfo& info) {
+  if (!EndsIn(info.name, kMxScales)) return false;
+  const format::TensorInfo* blocks = FindSibling(checkpoint, info.name, kMxScales, kMxBlocks);
+  return blocks != nullptr && FindMxScales(checkpoint, *blocks) == &info;
 }
 
 Status FindScale(const format::Checkpoint& checkpoint, const std::string& where,

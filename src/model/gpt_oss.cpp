@@ -62,10 +62,10 @@ void ReadExperts(JsonReader* reader, FeedForwardSpec* f) {
       static_cast<float>(reader->Number("swiglu_limit", 1e-3, 1e6, static_cast<double>(kLimit)));
 }
 
-// Experts in MXFP4 are told by their tensors; other methods have other tensors.
-void CheckQuantization(JsonReader* reader) {
+// Whether the configuration announces MXFP4; other methods have other tensors.
+bool AnnouncesMx(JsonReader* reader) {
   const format::JsonNode* object = reader->Object("quantization_config");
-  if (object == nullptr) return;
+  if (object == nullptr) return false;
   JsonReader inner(*object, reader->where() + "quantization_config.");
   const std::string method = inner.String("quant_method", "");
   reader->Fail(inner.status());
@@ -73,6 +73,13 @@ void CheckQuantization(JsonReader* reader) {
     reader->Fail(UnsupportedError(StrCat(inner.where(), "quant_method: \"", method,
                                          "\" is not supported for gpt-oss; mxfp4 is")));
   }
+  return true;
+}
+
+// Experts in MXFP4 are told by their tensors where there are some.
+bool HasBlocks(const format::Checkpoint& checkpoint, const std::string& name, bool announced) {
+  if (checkpoint.container() == format::Container::kConfigOnly) return announced;
+  return checkpoint.Find(name + "_blocks") != nullptr;
 }
 
 // Parts of `rows` rows; with `step` 2 the even ones of twice as many, or the odd ones.
@@ -101,23 +108,22 @@ TensorRef Transposed(const std::string& name, uint32_t parts, uint64_t inputs, u
 }
 
 void NameHfExperts(const format::Checkpoint& checkpoint, const std::string& prefix, uint32_t hidden,
-                   FeedForwardSpec* f) {
+                   bool announced, FeedForwardSpec* f) {
   const std::string experts = prefix + "mlp.experts.";
   const std::string both = experts + "gate_up_proj", down = experts + "down_proj";
   const uint32_t n = f->experts, wide = f->expert_intermediate;
   f->gate = f->up = f->down = TensorRef();
   f->router.name = prefix + "mlp.router.weight";
   f->router_bias.name = prefix + "mlp.router.bias";
-  if (checkpoint.Find(both + "_blocks") != nullptr) {
+  if (HasBlocks(checkpoint, both, announced)) {
     f->expert_gate = Stack(both + "_blocks", n, wide, 2, 0);
     f->expert_up = Stack(both + "_blocks", n, wide, 2, 1);
   } else {
     f->expert_gate = Transposed(both, n, hidden, 2, 0);
     f->expert_up = Transposed(both, n, hidden, 2, 1);
   }
-  f->expert_down = checkpoint.Find(down + "_blocks") != nullptr
-                       ? Stack(down + "_blocks", n, hidden, 1, 0)
-                       : Transposed(down, n, wide, 1, 0);
+  f->expert_down = HasBlocks(checkpoint, down, announced) ? Stack(down + "_blocks", n, hidden, 1, 0)
+                                                          : Transposed(down, n, wide, 1, 0);
   f->expert_gate_bias = Stack(both + "_bias", n, wide, 2, 0);
   f->expert_up_bias = Stack(both + "_bias", n, wide, 2, 1);
   f->expert_down_bias = Stack(down + "_bias", n, hidden, 1, 0);
@@ -158,7 +164,7 @@ StatusOr<ModelSpec> GptOssFromHf(const format::JsonNode& config,
   const std::vector<bool> windowed = Windows(&reader, decoder.layers);
   const bool bias = reader.Bool("attention_bias", true);
   ReadExperts(&reader, &decoder.feed_forward);
-  CheckQuantization(&reader);
+  const bool announced = AnnouncesMx(&reader);
   NameHfEnds(&reader, "model.", "lm_head.weight", false, &spec);
   QINFER_RETURN_IF_ERROR(reader.status());
 
@@ -169,7 +175,7 @@ StatusOr<ModelSpec> GptOssFromHf(const format::JsonNode& config,
     NameHfLayer(prefix, &layer);
     if (bias) NameHfAttentionBiases(prefix, &layer);
     layer.attention.sinks.name = prefix + "self_attn.sinks";
-    NameHfExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
+    NameHfExperts(checkpoint, prefix, spec.hidden_size, announced, &layer.feed_forward);
     spec.layers.push_back(std::move(layer));
   }
   return spec;

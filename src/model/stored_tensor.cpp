@@ -71,7 +71,8 @@ StatusOr<StoredTensor> FindStored(const format::Checkpoint& checkpoint, const Te
   const std::string where = checkpoint.name() + ": tensor " + name;
   StoredTensor stored;
   if (checkpoint.container() == format::Container::kConfigOnly) {
-    stored.dtype = use.vector ? DType::kF32 : DType::kF16;  // what such a model usually has
+    // What such a model usually has.
+    stored.dtype = use.vector ? DType::kF32 : IsMxName(name) ? DType::kMxfp4 : DType::kF16;
     stored.rows = use.rows;
     stored.cols = use.cols;
     QINFER_ASSIGN_OR_RETURN(stored.format, weights::ExactFormat(stored.dtype));

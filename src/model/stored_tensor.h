@@ -46,6 +46,10 @@ Status FindScale(const format::Checkpoint& checkpoint, const std::string& where,
 const format::TensorInfo* FindMxScales(const format::Checkpoint& checkpoint,
                                        const format::TensorInfo& info);
 
+bool IsMxName(std::string_view name);  // of the first kind
+// Whether `info` is the scales of such a tensor.
+bool IsMxScales(const format::Checkpoint& checkpoint, const format::TensorInfo& info);
+
 // Whether a reference is to whole stored rows in order, or to whole stacks of them.
 bool IsPlain(const TensorRef& ref, uint32_t rows);
 

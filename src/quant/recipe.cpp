@@ -188,12 +188,8 @@ bool IsSkipped(const model::ModelSpec& spec, std::string_view name) {
 
 // Factors of an FP8 tensor, exponents of an MXFP4 one: they become part of its values.
 bool IsScale(const format::Checkpoint& checkpoint, const std::string& name) {
-  constexpr std::string_view kScales = "_scales";
-  if (name.size() > kScales.size() && name.substr(name.size() - kScales.size()) == kScales) {
-    const format::TensorInfo* owner =
-        checkpoint.Find(name.substr(0, name.size() - kScales.size()) + "_blocks");
-    if (owner != nullptr && model::FindMxScales(checkpoint, *owner) != nullptr) return true;
-  }
+  const format::TensorInfo* info = checkpoint.Find(name);
+  if (info != nullptr && model::IsMxScales(checkpoint, *info)) return true;
   for (const std::string_view suffix : {"_scale_inv", "_scale"}) {
     if (name.size() <= suffix.size() || name.substr(name.size() - suffix.size()) != suffix)
       continue;

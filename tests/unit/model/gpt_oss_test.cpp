@@ -60,6 +60,11 @@ TEST(GptOssConfig, OptionsAreUnderstood) {
   EXPECT_FLOAT_EQ(spec->layers[0].feed_forward.swiglu_limit, 3.5f);
   EXPECT_FLOAT_EQ(spec->layers[0].feed_forward.swiglu_alpha, 1.25f);
   EXPECT_TRUE(spec->tied());
+  // Without tensors, the configuration says that the experts are quantized.
+  EXPECT_EQ(spec->layers[1].feed_forward.expert_up.name,
+            "model.layers.1.mlp.experts.gate_up_proj_blocks");
+  EXPECT_EQ(spec->layers[1].feed_forward.expert_up.row_begin, 1u);
+  EXPECT_FALSE(spec->layers[1].feed_forward.expert_down.transposed);
   auto full = SpecOfConfig(GptOssConfig("\"sliding_window\":null,"));
   ASSERT_TRUE(full.ok()) << full.status().message();
   EXPECT_EQ(full->layers[0].attention.window, 0u);
