@@ -1,6 +1,5 @@
 #include <qinfer/qinfer.h>
 #include <stdio.h>
-
 int main(int argc, char** argv) {
   qinfer_error err = QINFER_ERROR_INIT;
   qinfer_runtime* runtime = NULL;
@@ -11,7 +10,8 @@ int main(int argc, char** argv) {
   qinfer_event event = QINFER_EVENT_INIT;
   qinfer_generate_options options = QINFER_GENERATE_OPTIONS_INIT;
   options.max_tokens = 64;
-  int failed = argc != 3 || qinfer_runtime_create(QINFER_ABI, NULL, &runtime, &err) < 0 ||
+  if (argc != 3) return fputs("usage: program MODEL PROMPT\n", stderr), 2;
+  int failed = qinfer_runtime_create(QINFER_ABI, NULL, &runtime, &err) < 0 ||
                qinfer_model_load_path(runtime, argv[1], QINFER_STRLEN, &model, &err) < 0 ||
                qinfer_engine_create(model, NULL, &engine, &err) < 0 ||
                qinfer_session_create(engine, &session, &err) < 0 ||
@@ -19,9 +19,7 @@ int main(int argc, char** argv) {
                qinfer_generate_begin(session, &options, &task, &err) < 0;
   while (!failed && qinfer_generate_next(task, QINFER_BUDGET_UNLIMITED, &event, &err) == QINFER_OK)
     fwrite(event.text.data, 1, event.text.size, stdout);
-  if (argc != 3 || err.status < 0)
-    fprintf(stderr, "%s\n", argc != 3 ? "usage: program MODEL PROMPT" : err.message);
   qinfer_task_release(task), qinfer_session_release(session), qinfer_engine_release(engine);
   qinfer_model_release(model), qinfer_runtime_release(runtime);
-  return argc != 3 || err.status < 0;
+  return err.status < 0 ? (fprintf(stderr, "%s\n", err.message), 1) : 0;
 }
