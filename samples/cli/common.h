@@ -92,7 +92,8 @@ void AddInspect(CLI::App* app);
 void AddText(CLI::App* app);
 void AddGenerate(CLI::App* app);
 void AddQuantize(CLI::App* app);
-void AddMeasure(CLI::App* app);
+void AddPerplexity(CLI::App* app);
+void AddBench(CLI::App* app);
 void AddCompletion(CLI::App* app);
 
 }  // namespace cli

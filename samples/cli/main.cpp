@@ -14,7 +14,8 @@ int main(int argc, char** argv) {
   cli::AddText(&app);
   cli::AddGenerate(&app);
   cli::AddQuantize(&app);
-  cli::AddMeasure(&app);
+  cli::AddPerplexity(&app);
+  cli::AddBench(&app);
   cli::AddCompletion(&app);
   try {
     app.parse(argc, argv);
