@@ -2,84 +2,41 @@
 """Times qinfer against llama.cpp (the llama-cpp-python package, built natively) on the same file in one run.
 
 The repetitions are interleaved, since machines are noisy; the table gives medians with minimum and maximum, and only ratios within one run mean
-anything. Between the repetitions the machine's read bandwidth is measured, and the share of it that decode reaches is printed.
+anything. llama.cpp runs with and without flash attention and with both types of KV cache; the best of them counts. Between the repetitions the
+machine's read bandwidth and its peak of integer products are measured; the shares that decode and prefill reach are printed, and with --text the
+perplexity of the very configurations that were timed.
 
-usage: compare.py MODEL.gguf [--qinfer build/release/samples/cli/qinfer] [--ours OUT.qinfer] [--threads 2] [--repetitions 5] [-p 512] [-n 128] [--json]
-needs: llama-cpp-python (pip install --no-binary llama-cpp-python llama-cpp-python, so that it is built for this processor)
+usage: compare.py MODEL.gguf [--ours OUT.qinfer] [--qinfer build/release/samples/cli/qinfer] [--threads 2] [--repetitions 7]
+                  [-p 512] [-n 128] [--depth 0] [--parallel 1] [--text FILE] [--peer LLAMA-BENCH] [--json]
+needs: llama-cpp-python (pip install --no-binary llama-cpp-python llama-cpp-python, so that it is built for this processor) and numpy
 """
 import argparse
 import json
 import os
 import pathlib
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+KEYS = ("prefill_tps", "decode_tps")
 
 
-def peer_worker(args):
-    """One repetition of llama.cpp in a process of its own: llama-bench's way (random tokens, one warm-up, no sampling)."""
-    import llama_cpp as L
-
-    L.llama_backend_init()
-    quiet = L.llama_log_callback(lambda level, text, user: None)
-    L.llama_log_set(quiet, None)
-    model_params = L.llama_model_default_params()
-    model = L.llama_model_load_from_file(args.model.encode(), model_params)
-    vocab = L.llama_model_get_vocab(model)
-    size = L.llama_vocab_n_tokens(vocab)
-    params = L.llama_context_default_params()
-    params.n_ctx = max(args.prompt, args.generate) + 64
-    params.n_batch = params.n_ubatch = max(args.prompt, 32)
-    params.n_threads = params.n_threads_batch = args.threads
-    if hasattr(params, "flash_attn_type"):
-        params.flash_attn_type = 1 if args.flash else 0
-    context = L.llama_init_from_model(model, params)
-    memory = L.llama_get_memory(context)
-    rng = random.Random(1)
-
-    def decode(tokens):
-        array = (L.llama_token * len(tokens))(*tokens)
-        if L.llama_decode(context, L.llama_batch_get_one(array, len(tokens))) != 0:
-            sys.exit("llama_decode failed")
-        L.llama_synchronize(context)
-
-    def draw(count):
-        return [rng.randrange(size) for _ in range(count)]
-
-    decode(draw(min(args.prompt, 64)))
-    L.llama_memory_clear(memory, True)
-    prompt = draw(args.prompt)
-    start = time.perf_counter()
-    decode(prompt)
-    prefill = args.prompt / (time.perf_counter() - start)
-    L.llama_memory_clear(memory, True)
-    decode(draw(1))
-    L.llama_memory_clear(memory, True)
-    tokens = draw(args.generate)
-    start = time.perf_counter()
-    for token in tokens:
-        decode([token])
-    generate = args.generate / (time.perf_counter() - start)
-    info = L.llama_print_system_info().decode()
-    print(json.dumps({"prefill_tps": prefill, "decode_tps": generate, "system": info}))
-
-
-def run_json(command):
+def run(command):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
-    return json.loads(done.stdout.strip().splitlines()[-1] if command[0] == sys.executable else done.stdout)
+    return done.stdout
 
 
-def bandwidth_tool():
-    tool = pathlib.Path(tempfile.gettempdir()) / "qinfer_read_bandwidth"
-    subprocess.run([os.environ.get("CC", "cc"), "-O3", "-march=native", "-pthread", "-o", str(tool),
-                    str(HERE / "read_bandwidth.c")], check=True)
+def run_json(command):
+    return json.loads(run(command))
+
+
+def build_tool(name):
+    tool = pathlib.Path(tempfile.gettempdir()) / f"qinfer_{name}"
+    run([os.environ.get("CC", "cc"), "-O3", "-march=native", "-pthread", "-o", str(tool), str(HERE / f"{name}.c")])
     return str(tool)
 
 
@@ -87,61 +44,122 @@ def summary(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values), "values": values}
 
 
+def llama_bench(binary, args):
+    """Any build of llama-bench: one repetition, both tests."""
+    rows = run_json([binary, "-m", args.model, "-p", str(args.prompt), "-n", str(args.generate), "-t", str(args.threads), "-r", "1", "-o", "json"] +
+                    (["-d", str(args.depth)] if args.depth else []))
+    result = dict.fromkeys(KEYS, 0.0)
+    for row in rows:
+        result["prefill_tps" if row["n_prompt"] else "decode_tps"] = row["avg_ts"]
+    return result
+
+
+def configurations(args):
+    """Name -> (function that measures once, function that gives the perplexity or None)."""
+    shape = ["-p", str(args.prompt), "-n", str(args.generate), "--depth", str(args.depth), "--parallel", str(args.parallel),
+             "--threads", str(args.threads)]
+    ours = args.ours or args.model
+    mine = ["--kv", args.kv, "--activations", args.activations]
+    out = {"qinfer": (
+        lambda: run_json([args.qinfer, "bench", ours, *shape, *mine, "--json"]),
+        lambda: run_json([args.qinfer, "perplexity", ours, "--file", args.text, "--max-windows", str(args.windows), "--threads",
+                          str(args.threads), *mine, "--json"])["perplexity"])}
+    worker = [sys.executable, str(HERE / "llama_cpp_worker.py"), args.model]
+    for name, options in (("llama.cpp", ["--flash", "1"]), ("llama.cpp, no flash attention", ["--flash", "0"]),
+                          ("llama.cpp, Q8_0 KV", ["--flash", "1", "--kv", "q8_0"])):
+        out[name] = (lambda options=options: run_json([*worker, *shape, *options]),
+                     lambda options=options: run_json([*worker, *options, "--threads", str(args.threads), "--text", args.text, "--windows",
+                                                       str(args.windows)])["perplexity"])
+    if args.peer:
+        out[pathlib.Path(args.peer).name] = (lambda: llama_bench(args.peer, args), None)
+    return out
+
+
+def layer_parameters(info):
+    """Parameters that every token of a prefill is multiplied by, or None where experts share the work."""
+    if info.get("experts"):
+        return None
+    ends = info["vocab_size"] * info["hidden_size"]
+    return info["parameters"] - ends * (1 if info["tied_head"] else 2)
+
+
+def measure(args):
+    bandwidth_tool, peak_tool = build_tool("read_bandwidth"), build_tool("integer_peak")
+    configured = configurations(args)
+    times = {name: {key: [] for key in KEYS} for name in configured}
+    bandwidth, peak, result = [], [], {"model": args.model, "threads": args.threads, "prompt": args.prompt, "generate": args.generate,
+                                       "depth": args.depth, "parallel": args.parallel}
+    for repetition in range(args.repetitions):
+        bandwidth.append(float(run([bandwidth_tool, str(args.threads), "256"])))
+        rate, instruction = run([peak_tool, str(args.threads)]).split(" ", 1)
+        peak.append(float(rate))
+        result["peak_instruction"] = instruction.strip()
+        for name, (once, _) in configured.items():
+            one = once()
+            for key in KEYS:
+                times[name][key].append(one[key])
+            result["peer_system"] = one.get("system", result.get("peer_system", ""))
+            result["bytes_per_token"] = one.get("bytes_per_token", result.get("bytes_per_token", 0))
+        print(f"repetition {repetition + 1} of {args.repetitions} done", file=sys.stderr)
+    table = {name: {key: summary(values) for key, values in row.items()} for name, row in times.items()}
+    if args.text:
+        for name, (_, quality) in configured.items():
+            table[name]["perplexity"] = quality() if quality else None
+    best = {key: max(row[key]["median"] for name, row in table.items() if name != "qinfer") for key in KEYS}
+    result["rows"] = table
+    result["ratio_to_best"] = {key: table["qinfer"][key]["median"] / best[key] if best[key] else None for key in KEYS}
+    result["read_bandwidth_gbs"], result["integer_peak_gops"] = summary(bandwidth), summary(peak)
+    steps = table["qinfer"]["decode_tps"]["median"] / args.parallel
+    result["decode_share_of_bandwidth"] = result["bytes_per_token"] * steps / (result["read_bandwidth_gbs"]["median"] * 1e9)
+    parameters = layer_parameters(run_json([args.qinfer, "info", args.ours or args.model, "--json"]))
+    result["prefill_share_of_peak"] = (2e-9 * parameters * table["qinfer"]["prefill_tps"]["median"] / result["integer_peak_gops"]["median"]
+                                       if parameters else None)
+    return result
+
+
+def show(result, repetitions):
+    shape = "" if result["parallel"] == 1 else f", {result['parallel']} sequences together"
+    shape += f", after {result['depth']} tokens" if result["depth"] else ""
+    print(f"\n{result['model']}, {result['threads']} threads{shape}, {repetitions} interleaved repetitions: median (min to max), tokens/s")
+    print(f"{'':32}{'prefill ' + str(result['prompt']):>28}{'decode ' + str(result['generate']):>28}{'perplexity':>14}")
+    for name, row in result["rows"].items():
+        cells = [f"{row[k]['median']:.1f} ({row[k]['min']:.1f} to {row[k]['max']:.1f})" for k in KEYS]
+        quality = f"{row['perplexity']:.4f}" if row.get("perplexity") else ""
+        print(f"{name:32}{cells[0]:>28}{cells[1]:>28}{quality:>14}")
+    ratios = [f"{ratio:.2f}x" if ratio else "" for ratio in (result["ratio_to_best"][key] for key in KEYS)]
+    print(f"{'qinfer / best of the others':32}{ratios[0]:>28}{ratios[1]:>28}")
+    bandwidth, peak = result["read_bandwidth_gbs"], result["integer_peak_gops"]
+    print(f"read bandwidth {bandwidth['median']:.1f} GB/s ({bandwidth['min']:.1f} to {bandwidth['max']:.1f}); decode reads "
+          f"{result['bytes_per_token'] / 1e6:.1f} MB of weights a step: {100 * result['decode_share_of_bandwidth']:.0f} % of it")
+    if result["prefill_share_of_peak"]:
+        print(f"peak of {result['peak_instruction']} {peak['median']:.0f} GOPS ({peak['min']:.0f} to {peak['max']:.0f}); the layers' products in "
+              f"prefill, counted once, are {100 * result['prefill_share_of_peak']:.0f} % of it")
+    print(f"llama.cpp: {result['peer_system'].strip()}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
-    parser.add_argument("--ours", help="what qinfer times instead of MODEL (a converted .qinfer)")
+    parser.add_argument("--ours", help="what qinfer times instead of MODEL (a converted or quantized .qinfer)")
     parser.add_argument("--qinfer", default=str(HERE.parents[1] / "build/release/samples/cli/qinfer"))
+    parser.add_argument("--kv", default="int8", help="qinfer's KV cache")
+    parser.add_argument("--activations", default="auto", help="qinfer's activations")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("-p", "--prompt", type=int, default=512)
     parser.add_argument("-n", "--generate", type=int, default=128)
+    parser.add_argument("--depth", type=int, default=0, help="tokens that are in the context before")
+    parser.add_argument("--parallel", type=int, default=1, help="sequences computed together")
+    parser.add_argument("--text", help="also the perplexity of every configuration on this text")
+    parser.add_argument("--windows", type=int, default=8, help="of 512 tokens, for the perplexity")
+    parser.add_argument("--peer", help="a build of llama-bench, timed on the same file in the same run")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--flash", type=int, default=1, help=argparse.SUPPRESS)
-    parser.add_argument("--peer-worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.peer_worker:
-        return peer_worker(args)
-
-    tool = bandwidth_tool()
-    mine = [args.qinfer, "bench", args.ours or args.model, "-p", str(args.prompt), "-n", str(args.generate), "--threads",
-            str(args.threads), "--json"]
-    peer = [sys.executable, __file__, args.model, "-p", str(args.prompt), "-n", str(args.generate), "--threads", str(args.threads),
-            "--peer-worker"]
-    rows = {name: {"prefill_tps": [], "decode_tps": []} for name in ("qinfer", "llama.cpp", "llama.cpp, no flash attention")}
-    bandwidth, system, weights = [], "", 0
-    for repetition in range(args.repetitions):
-        bandwidth.append(float(subprocess.run([tool, str(args.threads), "256"], capture_output=True, text=True, check=True).stdout))
-        for name, command in (("qinfer", mine), ("llama.cpp", peer + ["--flash", "1"]),
-                              ("llama.cpp, no flash attention", peer + ["--flash", "0"])):
-            result = run_json(command)
-            for key in rows[name]:
-                rows[name][key].append(result[key])
-            system = result.get("system", system)
-            weights = result.get("bytes_per_token", weights)
-        if not args.json:
-            print(f"repetition {repetition + 1} of {args.repetitions} done", file=sys.stderr)
-
-    table = {name: {key: summary(values) for key, values in row.items()} for name, row in rows.items()}
-    peers = [name for name in table if name != "qinfer"]
-    ratios = {key: table["qinfer"][key]["median"] / max(table[name][key]["median"] for name in peers)
-              for key in ("prefill_tps", "decode_tps")}
-    gbs = statistics.median(bandwidth)
-    share = weights * table["qinfer"]["decode_tps"]["median"] / (gbs * 1e9) if weights else None
+    result = measure(args)
     if args.json:
-        print(json.dumps({"model": args.model, "threads": args.threads, "prompt": args.prompt, "generate": args.generate, "rows": table,
-                          "ratio_to_best": ratios, "read_bandwidth_gbs": summary(bandwidth), "bytes_per_token": weights,
-                          "decode_share_of_bandwidth": share, "peer_system": system}, indent=2))
-        return
-    print(f"\n{args.model}, {args.threads} threads, {args.repetitions} interleaved repetitions: median (min to max), tokens/s")
-    print(f"{'':32}{'prefill ' + str(args.prompt):>28}{'decode ' + str(args.generate):>28}")
-    for name, row in table.items():
-        cells = [f"{row[k]['median']:.1f} ({row[k]['min']:.1f} to {row[k]['max']:.1f})" for k in ("prefill_tps", "decode_tps")]
-        print(f"{name:32}{cells[0]:>28}{cells[1]:>28}")
-    print(f"{'qinfer / best of llama.cpp':32}{ratios['prefill_tps']:>27.2f}x{ratios['decode_tps']:>27.2f}x")
-    print(f"read bandwidth {gbs:.1f} GB/s ({min(bandwidth):.1f} to {max(bandwidth):.1f})" +
-          (f"; decode reads {weights / 1e6:.1f} MB a token: {100 * share:.0f} % of it" if share else ""))
-    print(f"llama.cpp: {system.strip()}")
+        print(json.dumps(result, indent=2))
+    else:
+        show(result, args.repetitions)
 
 
 if __name__ == "__main__":
