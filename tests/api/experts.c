@@ -1,4 +1,4 @@
-/* GGUF files of models with experts and latent attention through the API: what they say of
+/* Files of models with experts and latent attention through the API: what they say of
  * themselves, conversion without loss, quantization to INT4, generation from all three. The files
  * have no tokenizer. */
 #define _POSIX_C_SOURCE 200809L
@@ -100,5 +100,9 @@ void test_experts(void) {
   test_file(runtime, "gguf-models/qwen2moe.gguf", "qwen2_moe", 2, 20);
   test_file(runtime, "gguf-models/glm4moe-nextn.gguf", "glm4_moe", 2, 52);
   test_file(runtime, "gguf-models/deepseek2-lite.gguf", "deepseek_v3", 27, 30);
+  test_file(runtime, "models/gpt-oss-small", "gpt_oss", 2, 20);
+  test_file(runtime, "models/gpt-oss-small/model-f16.gguf", "gpt_oss", 2, 20);
+  test_file(runtime, "models/gpt-oss-mxfp4", "gpt_oss", 2, 32);
+  test_file(runtime, "models/gpt-oss-mxfp4/model-f16.gguf", "gpt_oss", 2, 32);
   qinfer_runtime_release(runtime);
 }
