@@ -14,6 +14,8 @@ target_compile_options(qinfer_options INTERFACE ${QINFER_ARCH_FLAGS})
 if(QINFER_SANITIZE)
   add_compile_options(-fsanitize=${QINFER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
   add_link_options(-fsanitize=${QINFER_SANITIZE})
+  # The library is C++ and without the sanitizers' runtime; a C compiler would bring C's part of it.
+  string(REPLACE "<CMAKE_C_COMPILER>" "<CMAKE_CXX_COMPILER>" CMAKE_C_LINK_EXECUTABLE "${CMAKE_C_LINK_EXECUTABLE}")
 endif()
 if(QINFER_BUILD_FUZZERS)
   add_compile_options(-fsanitize=fuzzer-no-link)
