@@ -226,8 +226,7 @@ StatusOr<ModelSpec> Glm4MoeFromGguf(const format::Gguf& gguf,
     LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
     NameGgufLayer(checkpoint, prefix, &layer);
     layer.feed_forward_norm.name = prefix + "post_attention_norm.weight";
-    layer.attention.q_norm = Optional(checkpoint, prefix + "attn_q_norm.weight");
-    layer.attention.k_norm = Optional(checkpoint, prefix + "attn_k_norm.weight");
+    if (checkpoint.Find(prefix + "attn_q_norm.weight") != nullptr) NameGgufQkNorms(prefix, &layer);
     if (HasRouter(checkpoint, prefix)) {
       layer.feed_forward = experts;
       NameGgufExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);

@@ -1,10 +1,6 @@
 // Every feature of experts and of latent attention matters: a specification that ignores one no
 // longer agrees with the recorded logits. That every key is read: expert_keys_test.cpp.
-#include <gtest/gtest.h>
-
-#include <functional>
-
-#include "golden_testing.h"
+#include "features_testing.h"
 
 namespace qinfer::exec {
 namespace {
@@ -17,32 +13,11 @@ using model::ModelSpec;
 using model::RopeScaling;
 using model::RouterScoring;
 
-using Change = std::function<void(ModelSpec*)>;
-struct Ignored {
-  const char* what;
-  Change change;
-};
-struct FeatureCase {
-  const char* folder;
-  const char* variant;
-  std::vector<Ignored> ignored;
-};
-
-Change EachLayer(void (*change)(LayerSpec*)) {
-  return [change](ModelSpec* spec) {
-    for (LayerSpec& layer : spec->layers) change(&layer);
-  };
-}
 Change Experts(void (*change)(FeedForwardSpec*)) {
   return [change](ModelSpec* spec) {
     for (LayerSpec& layer : spec->layers) {
       if (layer.feed_forward.kind == FeedForwardKind::kExperts) change(&layer.feed_forward);
     }
-  };
-}
-Change EachRope(void (*change)(model::RopeSpec*)) {
-  return [change](ModelSpec* spec) {
-    for (model::RopeSpec& rope : spec->ropes) change(&rope);
   };
 }
 
@@ -179,32 +154,7 @@ const std::vector<FeatureCase>& Cases() {
   return *cases;
 }
 
-TEST(ExpertFeatures, IgnoringOneBreaksAgreement) {
-  for (const FeatureCase& c : Cases()) {
-    SCOPED_TRACE(StrCat(c.folder, " ", c.variant));
-    const std::string folder = Golden(std::string("models/") + c.folder + "/"), variant = c.variant;
-    Machine machine;
-    auto checkpoint = OpenGolden(folder, variant, "model.safetensors", &machine);
-    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
-    auto spec = model::SpecFromCheckpoint(**checkpoint);
-    ASSERT_TRUE(spec.ok()) << spec.status().message();
-    const Recorded recorded(folder + "expected.safetensors");
-    const std::vector<int32_t> tokens = recorded.Read<int32_t>("tokens");
-    const std::vector<float> expected =
-        recorded.Read<float>(variant.empty() ? "logits" : "logits." + variant);
-    auto logits = LogitsBySpec(*spec, **checkpoint, machine.context, tokens);
-    ASSERT_TRUE(logits.ok()) << logits.status().message();
-    EXPECT_LT(MaxDifference(*logits, expected), 1e-3);
-    for (const Ignored& ignored : c.ignored) {
-      ModelSpec changed = *spec;
-      ignored.change(&changed);
-      EXPECT_NE(changed, *spec) << ignored.what;
-      auto other = LogitsBySpec(changed, **checkpoint, machine.context, tokens);
-      ASSERT_TRUE(other.ok()) << ignored.what << ": " << other.status().message();
-      EXPECT_GT(MaxDifference(*other, expected), 1e-2) << ignored.what;
-    }
-  }
-}
+TEST(ExpertFeatures, IgnoringOneBreaksAgreement) { ExpectAllMatter(Cases()); }
 
 }  // namespace
 }  // namespace qinfer::exec

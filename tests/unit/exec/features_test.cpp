@@ -1,10 +1,6 @@
 // Every feature of a configuration matters: a specification that ignores one no longer agrees with
 // the recorded logits. Layers are run one at a time, since that takes any specification.
-#include <gtest/gtest.h>
-
-#include <functional>
-
-#include "golden_testing.h"
+#include "features_testing.h"
 
 namespace qinfer::exec {
 namespace {
@@ -12,27 +8,6 @@ namespace {
 using model::LayerSpec;
 using model::ModelSpec;
 using model::RopeScaling;
-
-std::function<void(ModelSpec*)> EachLayer(void (*change)(LayerSpec*)) {
-  return [change](ModelSpec* spec) {
-    for (LayerSpec& layer : spec->layers) change(&layer);
-  };
-}
-std::function<void(ModelSpec*)> EachRope(void (*change)(model::RopeSpec*)) {
-  return [change](ModelSpec* spec) {
-    for (model::RopeSpec& rope : spec->ropes) change(&rope);
-  };
-}
-
-struct Ignored {
-  const char* what;
-  std::function<void(ModelSpec*)> change;
-};
-struct FeatureCase {
-  const char* folder;
-  const char* variant;
-  std::vector<Ignored> ignored;
-};
 
 const Ignored kNoWindow = {"window", EachLayer([](LayerSpec* l) { l->attention.window = 0; })};
 const Ignored kLongerWindow = {"window by one", EachLayer([](LayerSpec* l) {
@@ -200,32 +175,7 @@ const std::vector<FeatureCase>& Cases() {
   return *cases;
 }
 
-TEST(Features, IgnoringOneBreaksAgreement) {
-  for (const FeatureCase& c : Cases()) {
-    SCOPED_TRACE(StrCat(c.folder, " ", c.variant));
-    const std::string folder = Golden(std::string("models/") + c.folder + "/"), variant = c.variant;
-    Machine machine;
-    auto checkpoint = OpenGolden(folder, variant, "model.safetensors", &machine);
-    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
-    auto spec = model::SpecFromCheckpoint(**checkpoint);
-    ASSERT_TRUE(spec.ok()) << spec.status().message();
-    const Recorded recorded(folder + "expected.safetensors");
-    const std::vector<int32_t> tokens = recorded.Read<int32_t>("tokens");
-    const std::vector<float> expected =
-        recorded.Read<float>(variant.empty() ? "logits" : "logits." + variant);
-    auto logits = LogitsBySpec(*spec, **checkpoint, machine.context, tokens);
-    ASSERT_TRUE(logits.ok()) << logits.status().message();
-    EXPECT_LT(MaxDifference(*logits, expected), 1e-3);
-    for (const Ignored& ignored : c.ignored) {
-      model::ModelSpec changed = *spec;
-      ignored.change(&changed);
-      EXPECT_NE(changed, *spec) << ignored.what;
-      auto other = LogitsBySpec(changed, **checkpoint, machine.context, tokens);
-      ASSERT_TRUE(other.ok()) << ignored.what << ": " << other.status().message();
-      EXPECT_GT(MaxDifference(*other, expected), 1e-2) << ignored.what;
-    }
-  }
-}
+TEST(Features, IgnoringOneBreaksAgreement) { ExpectAllMatter(Cases()); }
 
 // The same for GGUF files: keys and tensors that the reader does not find under their names.
 struct Renamed {
