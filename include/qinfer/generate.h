@@ -90,8 +90,18 @@ typedef struct qinfer_logit_bias {
 #define QINFER_GENERATE_IGNORE_EOS ((uint64_t)1 << 1)
 /* Zero fields take what the model's makers recommend, where they say something. */
 #define QINFER_GENERATE_MODEL_DEFAULTS ((uint64_t)1 << 2)
+/* Events say whether their text is reasoning (qinfer_event.channel), and the tags around it are
+ * taken out. After a begin tag comes reasoning, after an end tag text; reasoning that no tag ends
+ * goes on to the end. White space around tags stays. Tokens and logprobs do not change. */
+#define QINFER_GENERATE_SPLIT_REASONING ((uint64_t)1 << 3)
 
 #define QINFER_TOP_K_OFF UINT32_MAX
+
+/* Of the first text. DETECT: reasoning where the session's tokens end with the begin tag, but for
+ * white space, as after templates that open the reasoning themselves; text otherwise. */
+#define QINFER_REASONING_DETECT 0u
+#define QINFER_REASONING_OUTSIDE 1u
+#define QINFER_REASONING_INSIDE 2u /* also to go on after a generation that ended inside */
 
 typedef struct qinfer_generate_options {
   uint32_t struct_size;
@@ -110,13 +120,20 @@ typedef struct qinfer_generate_options {
   uint64_t logit_bias_count;
   const int32_t* stop_tokens; /* beside the model's own ends */
   uint64_t stop_token_count;
-  const qinfer_str* stop_strings; /* also across tokens; not part of the text */
+  /* Also across tokens; not part of the text. With SPLIT_REASONING they are looked for in the
+   * reasoning, the text and the tags (special tokens too) together, as they come. */
+  const qinfer_str* stop_strings;
   uint64_t stop_string_count;
+  /* With SPLIT_REASONING only; both or none: empty = "<think>" and "</think>". Tags may be special
+   * tokens, or any tokens that have their text together; neither may contain the other. */
+  qinfer_str reasoning_begin, reasoning_end;
+  uint32_t reasoning_start; /* QINFER_REASONING_... */
+  uint32_t reserved;
 } qinfer_generate_options;
 #define QINFER_GENERATE_OPTIONS_INIT                                                              \
   {                                                                                               \
     (uint32_t)sizeof(qinfer_generate_options), 0, 0, 0, 0.0f, 0, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0, \
-        NULL, 0, NULL, 0, NULL, 0                                                                 \
+        NULL, 0, NULL, 0, NULL, 0, {NULL, 0}, {NULL, 0}, 0, 0                                     \
   }
 
 #define QINFER_FINISH_NONE 0u
@@ -131,12 +148,16 @@ typedef struct qinfer_token_logprob {
   float logprob;        /* natural logarithm */
 } qinfer_token_logprob; /* never changes */
 
+#define QINFER_CHANNEL_TEXT 0u
+#define QINFER_CHANNEL_REASONING 1u /* with QINFER_GENERATE_SPLIT_REASONING only */
+
 typedef struct qinfer_event {
   uint32_t struct_size;
-  int32_t token;          /* QINFER_TOKEN_NONE: text alone, held back until now */
+  int32_t token; /* QINFER_TOKEN_NONE: text alone, held back until now, or of another channel than
+                    the rest of its token's, which came before */
   uint32_t finish_reason; /* QINFER_FINISH_..., set on the last event */
-  uint32_t reserved;
-  qinfer_str text; /* complete UTF-8, may be empty: what may become a stop string is held back */
+  uint32_t channel; /* QINFER_CHANNEL_... of the text, or, where that is empty, of what comes */
+  qinfer_str text;  /* complete UTF-8, may be empty: what may become a stop string is held back */
   const qinfer_token_logprob* logprobs; /* the chosen token first */
   uint64_t logprob_count;
 } qinfer_event;

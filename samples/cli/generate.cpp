@@ -23,6 +23,8 @@ struct Options : Common {
   uint32_t top_k = 0, logprobs = 0;
   uint64_t seed = 0;
   std::vector<std::string> stop;
+  std::string reasoning = "show";
+  std::vector<std::string> reasoning_tags;
   bool ignore_eos = false;
   bool has_temperature = false, has_prompt = false;
 };
@@ -45,12 +47,21 @@ void AddSampling(CLI::App* app, Options* options) {
   app->add_option("--seed", options->seed, "The same seed gives the same text")
       ->capture_default_str();
   app->add_option("--stop", options->stop, "Text that ends the output; may be repeated");
+  app->add_option("--reasoning", options->reasoning,
+                  "Text between <think> and </think>. show: as the model writes it; split: to "
+                  "stderr, or with --json in a field of its own; hide: left out")
+      ->check(CLI::IsMember({"show", "split", "hide"}))
+      ->capture_default_str();
+  app->add_option("--reasoning-tags", options->reasoning_tags,
+                  "The two tags around reasoning, where they are others")
+      ->expected(2)
+      ->type_name("BEGIN END");
   app->add_flag("--ignore-eos", options->ignore_eos, "Go on after the model's end token");
   app->add_option("--logprobs", options->logprobs, "With --json: the best N tokens at each place");
 }
 
 struct Outcome {
-  std::string text, finish;
+  std::string text, reasoning, finish;
   Json tokens = Json::array();
   uint32_t prompt_tokens = 0, generated_tokens = 0;
   double seconds = 0.0;
@@ -73,7 +84,41 @@ const char* FinishName(uint32_t reason) {
   }
 }
 
-// Generates after the session's tokens; streams to stdout unless `json`.
+// Shows text as it comes: the answer on stdout, split reasoning on stderr, dim on a terminal.
+class Stream {
+ public:
+  explicit Stream(bool show_reasoning) : show_reasoning_(show_reasoning) {}
+
+  void Show(std::string_view text, bool reasoning) {
+    if (text.empty() || (reasoning && !show_reasoning_)) return;
+    if (reasoning) {
+      std::fprintf(stderr, dim_ ? "\x1b[2m%.*s\x1b[0m" : "%.*s", static_cast<int>(text.size()),
+                   text.data());
+    } else {
+      if (open_line_ && text.front() != '\n') std::fputc('\n', stderr);
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      std::fflush(stdout);
+    }
+    open_line_ = reasoning && text.back() != '\n';
+  }
+
+ private:
+  const bool show_reasoning_;
+  const bool dim_ = isatty(STDERR_FILENO) == 1;
+  bool open_line_ = false;  // of reasoning
+};
+
+// What the options say about reasoning. The texts are the options'.
+void SetReasoning(const Options& options, qinfer_generate_options* generate) {
+  if (options.reasoning == "show") return;
+  generate->flags |= QINFER_GENERATE_SPLIT_REASONING;
+  if (options.reasoning_tags.size() == 2) {
+    generate->reasoning_begin = Str(options.reasoning_tags[0]);
+    generate->reasoning_end = Str(options.reasoning_tags[1]);
+  }
+}
+
+// Generates after the session's tokens; streams unless `json`.
 Outcome Generate(qinfer_session* session, const Options& options) {
   qinfer_generate_options generate = QINFER_GENERATE_OPTIONS_INIT;
   generate.max_tokens = options.max_tokens;
@@ -92,6 +137,8 @@ Outcome Generate(qinfer_session* session, const Options& options) {
   for (const std::string& stop : options.stop) stops.push_back(Str(stop));
   generate.stop_strings = stops.data();
   generate.stop_string_count = stops.size();
+  SetReasoning(options, &generate);
+  Stream stream(options.reasoning == "split");
   qinfer_task* raw = nullptr;
   qinfer_error error = QINFER_ERROR_INIT;
   Check(qinfer_generate_begin(session, &generate, &raw, &error), error, "cannot generate");
@@ -104,10 +151,10 @@ Outcome Generate(qinfer_session* session, const Options& options) {
         qinfer_generate_next(task.get(), QINFER_BUDGET_UNLIMITED, &event, &error);
     if (status == QINFER_END) break;
     if (Check(status, error, "generation failed") == QINFER_PENDING) continue;
-    outcome.text += View(event.text);
+    const bool reasoning = event.channel == QINFER_CHANNEL_REASONING;
+    (reasoning ? outcome.reasoning : outcome.text) += View(event.text);
     if (!options.json) {
-      std::fwrite(event.text.data, 1, event.text.size, stdout);
-      std::fflush(stdout);
+      stream.Show(View(event.text), reasoning);
     } else if (event.token != QINFER_TOKEN_NONE) {
       Json token = {{"id", event.token}};
       if (event.logprob_count > 0) {
@@ -128,8 +175,9 @@ Outcome Generate(qinfer_session* session, const Options& options) {
   return outcome;
 }
 
-void PrintJson(const Outcome& outcome) {
+void PrintJson(const Outcome& outcome, const Options& options) {
   Json json;
+  if (options.reasoning == "split") json["reasoning"] = outcome.reasoning;
   json["text"] = outcome.text;
   json["finish_reason"] = outcome.finish;
   json["prompt_tokens"] = outcome.prompt_tokens;
@@ -147,6 +195,9 @@ struct Loaded {
 };
 
 Loaded Load(const Options& options) {
+  if (options.reasoning == "show" && !options.reasoning_tags.empty()) {
+    throw Error("--reasoning-tags needs --reasoning split or hide", 2);
+  }
   Loaded loaded;
   loaded.runtime = MakeRuntime(options);
   loaded.model = OpenModel(loaded.runtime.get(), options.model, options, QINFER_PARTS_ALL);
@@ -169,7 +220,7 @@ void RunGenerate(const Options& options) {
   if (!options.json) std::fwrite(options.prompt.data(), 1, options.prompt.size(), stdout);
   const Outcome outcome = Generate(loaded.session.get(), options);
   if (options.json) {
-    PrintJson(outcome);
+    PrintJson(outcome, options);
   } else {
     std::printf("\n");
   }
@@ -223,12 +274,14 @@ void RunChat(const Options& options) {
     MoveTo(loaded.session.get(), Encode(loaded.model.get(), prompt, QINFER_ENCODE_NO_SPECIAL));
     const Outcome outcome = Generate(loaded.session.get(), options);
     if (options.json) {
-      PrintJson(outcome);
+      PrintJson(outcome, options);
     } else {
       std::printf("\n");
     }
     if (options.has_prompt) break;
     messages.push_back({{"role", "assistant"}, {"content", outcome.text}});
+    // What becomes of it is the template's to say.
+    if (!outcome.reasoning.empty()) messages.back()["reasoning_content"] = outcome.reasoning;
   }
 }
 

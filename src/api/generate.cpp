@@ -56,14 +56,48 @@ void ReadSampling(const qinfer_generate_options& options, const model::Generatio
   out->seed = options.seed;
 }
 
+// What concerns the splitting of reasoning: refused where it would do nothing.
+Status ReadReasoning(const qinfer_generate_options& options, GenerateOptions* out) {
+  QINFER_RETURN_IF_ERROR(Reserved(options.reserved, "generate options.reserved"));
+  QINFER_ASSIGN_OR_RETURN(std::string begin, CopyText(options.reasoning_begin, "reasoning_begin"));
+  QINFER_ASSIGN_OR_RETURN(std::string end, CopyText(options.reasoning_end, "reasoning_end"));
+  if ((options.flags & QINFER_GENERATE_SPLIT_REASONING) == 0) {
+    if (begin.empty() && end.empty() && options.reasoning_start == 0) return OkStatus();
+    return BadOption(
+        "generate options say how to split reasoning, without QINFER_GENERATE_SPLIT_REASONING");
+  }
+  engine::ReasoningOptions made;
+  if (begin.empty() != end.empty()) {
+    return BadOption("reasoning_begin and reasoning_end: give both tags, or none for <think>");
+  }
+  if (!begin.empty()) made.tags = {std::move(begin), std::move(end)};
+  QINFER_RETURN_IF_ERROR(WithDetail(engine::ValidateTags(made.tags), QINFER_DETAIL_OPTION));
+  switch (options.reasoning_start) {
+    case QINFER_REASONING_DETECT:
+      break;
+    case QINFER_REASONING_OUTSIDE:
+      made.start = engine::Channel::kText;
+      break;
+    case QINFER_REASONING_INSIDE:
+      made.start = engine::Channel::kReasoning;
+      break;
+    default:
+      return BadOption(StrCat("reasoning_start is ", options.reasoning_start,
+                              "; known are QINFER_REASONING_DETECT, _OUTSIDE and _INSIDE"));
+  }
+  out->reasoning = std::move(made);
+  return OkStatus();
+}
+
 StatusOr<GenerateOptions> ReadGenerateOptions(const qinfer_generate_options* options,
                                               const ModelState& model) {
   qinfer_generate_options read;
   QINFER_RETURN_IF_ERROR(ReadStruct(options, "generate options", &read));
-  QINFER_RETURN_IF_ERROR(KnownFlags(
-      read.flags,
-      QINFER_GENERATE_GREEDY | QINFER_GENERATE_IGNORE_EOS | QINFER_GENERATE_MODEL_DEFAULTS,
-      "generate options.flags"));
+  QINFER_RETURN_IF_ERROR(KnownFlags(read.flags,
+                                    QINFER_GENERATE_GREEDY | QINFER_GENERATE_IGNORE_EOS |
+                                        QINFER_GENERATE_MODEL_DEFAULTS |
+                                        QINFER_GENERATE_SPLIT_REASONING,
+                                    "generate options.flags"));
   QINFER_RETURN_IF_ERROR(CheckFinite(read));
   GenerateOptions made;
   const bool defaults = (read.flags & QINFER_GENERATE_MODEL_DEFAULTS) != 0;
@@ -86,6 +120,7 @@ StatusOr<GenerateOptions> ReadGenerateOptions(const qinfer_generate_options* opt
     if (text.empty()) return BadOption("a stop string is empty: it would stop at once");
     made.stop_strings.push_back(std::move(text));
   }
+  QINFER_RETURN_IF_ERROR(ReadReasoning(read, &made));
   QINFER_RETURN_IF_ERROR(
       WithDetail(engine::ValidateSampling(made.sampling, model.model->spec().vocab_size),
                  QINFER_DETAIL_OPTION));

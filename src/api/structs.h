@@ -3,6 +3,7 @@
 // are used.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -21,6 +22,9 @@ inline constexpr uint32_t kMaxStructSize = 4096;
 // The size that each struct had in the first release that had it: never changes.
 template <typename S>
 inline constexpr uint32_t kFirstSize = sizeof(S);
+template <>
+inline constexpr uint32_t kFirstSize<qinfer_generate_options> = offsetof(qinfer_generate_options,
+                                                                         reasoning_begin);
 
 // Copies what the caller knows of an option struct over defaults of zero. `name` for messages.
 Status ReadStructBytes(const void* in, uint32_t first_size, uint32_t known_size, const char* name,

@@ -122,6 +122,7 @@ qinfer_status qinfer_generate_next(qinfer_task* task, uint64_t budget_ns, qinfer
     qinfer_event written = {};
     written.token = task->event.token;
     written.finish_reason = static_cast<uint32_t>(task->event.finish);
+    written.channel = static_cast<uint32_t>(task->event.channel);
     written.text = Str(task->event.text);
     written.logprobs = reinterpret_cast<const qinfer_token_logprob*>(task->event.logprobs.data());
     written.logprob_count = task->event.logprobs.size();

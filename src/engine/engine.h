@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "core/work.h"
+#include "engine/reasoning.h"
 #include "engine/sampling.h"
 #include "exec/forward.h"
 #include "exec/model.h"
@@ -28,6 +30,12 @@ struct EngineOptions {
   exec::Activations activations = exec::Activations::kAuto;
 };
 
+struct ReasoningOptions {
+  ReasoningTags tags;
+  // Of the first text; absent: reasoning where the session's tokens end with the begin tag.
+  std::optional<Channel> start;
+};
+
 struct GenerateOptions {
   SamplingOptions sampling;
   uint32_t max_tokens = 0;                // 0 = until the context is full
@@ -35,6 +43,8 @@ struct GenerateOptions {
   std::vector<std::string> stop_strings;  // also across tokens; not part of the text
   bool ignore_eos = false;                // the model's ends are then tokens like any other
   uint32_t logprobs = 0;                  // the chosen token's and the best n; 0 = none
+  // Splits the text into channels and takes the tags away; no token, end or logprob changes by it.
+  std::optional<ReasoningOptions> reasoning;
 };
 
 enum class FinishReason : uint8_t {
@@ -46,14 +56,18 @@ enum class FinishReason : uint8_t {
   kContextFull
 };
 
-// One per token, in order. The token that ends a generation (end or stop token) is part of the
-// session's tokens and has an event, without text.
+// One per token, in order; where a token's text belongs to two channels, more follow without a
+// token. The token that ends a generation (end or stop token) is part of the session's tokens and
+// has an event, without text.
 struct Event {
-  int32_t token = -1;  // -1: no token (the context was full from the start)
+  int32_t token = -1;  // -1: no token (the context was full from the start; more text of the last)
   std::string text;    // complete UTF-8; text that may become a stop string is held back
   // With GenerateOptions::logprobs: the chosen one first, then the best n by the raw logits.
   std::vector<TokenLogprob> logprobs;
   FinishReason finish = FinishReason::kNone;  // set on the last event
+  // Of the text, or, where that is empty, of what comes next. Always kText without
+  // GenerateOptions::reasoning.
+  Channel channel = Channel::kText;
 };
 
 // A generation in progress. Step returns true when finished; events are taken as they come, and

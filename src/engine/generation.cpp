@@ -2,6 +2,8 @@
 // decided in scheduler.cpp.
 #include <algorithm>
 #include <atomic>
+#include <optional>
+#include <utility>
 
 #include "engine/engine_impl.h"
 
@@ -30,6 +32,9 @@ class PrefillImpl final : public Work, public Job {
   }
 };
 
+// How much white space may lie between a tag that opens the reasoning and the end of the prompt.
+constexpr size_t kWhiteSpaceTokens = 64;
+
 class GenerationImpl final : public Generation, public Job {
  public:
   GenerationImpl(std::shared_ptr<SessionImpl> session, const GenerateOptions& options)
@@ -42,6 +47,7 @@ class GenerationImpl final : public Generation, public Job {
     at_text_start_ = std::all_of(before.begin(), before.end(), [&](int32_t token) {
       return tokenizer != nullptr && tokenizer->IsSpecial(token);
     });
+    if (options_.reasoning.has_value()) InitReasoning(before);
     std::sort(options_.stop_tokens.begin(), options_.stop_tokens.end());
     progress_.phase = "prefill";
   }
@@ -62,6 +68,7 @@ class GenerationImpl final : public Generation, public Job {
     if (room == 0) {
       events_.emplace_back();
       events_.back().finish = FinishReason::kContextFull;
+      if (splitter_.has_value()) events_.back().channel = splitter_->channel();
       state = State::kFinished;
     }
     return OkStatus();
@@ -100,7 +107,7 @@ class GenerationImpl final : public Generation, public Job {
     sampler_->Accept(token);
     next_token_ = token;
     next_finish_ = event.finish;
-    events_.push_back(std::move(event));
+    AddEvent(std::move(event));
     return OkStatus();
   }
 
@@ -113,6 +120,50 @@ class GenerationImpl final : public Generation, public Job {
   }
 
  private:
+  // Tags that are special tokens have no text elsewhere; here they have theirs, and the splitter
+  // takes it away again.
+  void InitReasoning(absl::Span<const int32_t> before) {
+    const auto* tokenizer = session_->engine()->model().tokenizer();
+    const ReasoningTags& tags = options_.reasoning->tags;
+    std::string prompt;  // its end
+    if (tokenizer != nullptr) {
+      const std::string* texts[] = {&tags.begin, &tags.end};
+      for (int i = 0; i < 2; ++i) {
+        const int32_t id = tokenizer->TokenId(*texts[i]);
+        if (tokenizer->IsSpecial(id)) special_tags_[i] = id;
+      }
+      const size_t count = std::min(before.size(), tags.begin.size() + kWhiteSpaceTokens);
+      for (const int32_t token : before.last(count)) {
+        tokenizer->AppendToken(token, /*first=*/false, /*skip_special=*/false, &prompt);
+      }
+    }
+    const Channel found = OpensReasoning(prompt, tags) ? Channel::kReasoning : Channel::kText;
+    splitter_.emplace(tags, options_.reasoning->start.value_or(found));
+  }
+
+  void AddEvent(Event event) {
+    if (!splitter_.has_value()) {
+      events_.push_back(std::move(event));
+      return;
+    }
+    std::vector<ReasoningSplitter::Piece> pieces;
+    splitter_->Push(event.text, &pieces);
+    if (event.finish != FinishReason::kNone) splitter_->Flush(&pieces);
+    event.text.clear();
+    event.channel = splitter_->channel();
+    const FinishReason finish = std::exchange(event.finish, FinishReason::kNone);
+    for (ReasoningSplitter::Piece& piece : pieces) {
+      if (!event.text.empty()) {
+        events_.push_back(std::move(event));
+        event = Event();
+      }
+      event.channel = piece.channel;
+      event.text = std::move(piece.text);
+    }
+    event.finish = finish;
+    events_.push_back(std::move(event));
+  }
+
   FinishReason EndToken(int32_t token) const {
     const auto& ends = session_->engine()->eos_ids();
     if (!options_.ignore_eos && std::binary_search(ends.begin(), ends.end(), token)) {
@@ -128,7 +179,8 @@ class GenerationImpl final : public Generation, public Job {
     const auto* tokenizer = session_->engine()->model().tokenizer();
     if (tokenizer == nullptr) return false;
     bytes_.clear();
-    tokenizer->AppendToken(token, at_text_start_, /*skip_special=*/true, &bytes_);
+    const bool tag = token >= 0 && (token == special_tags_[0] || token == special_tags_[1]);
+    tokenizer->AppendToken(token, at_text_start_, /*skip_special=*/!tag, &bytes_);
     at_text_start_ = at_text_start_ && tokenizer->IsSpecial(token);
     return text_.Push(bytes_, out);
   }
@@ -145,6 +197,8 @@ class GenerationImpl final : public Generation, public Job {
   GenerateOptions options_;
   std::unique_ptr<Sampler> sampler_;
   TextStream text_;
+  std::optional<ReasoningSplitter> splitter_;
+  int32_t special_tags_[2] = {-1, -1};  // begin, end; -1: not a special token
   const uint32_t prompt_tokens_;
   std::atomic<uint32_t> generated_{0};
   bool at_text_start_ = false;  // only special tokens so far

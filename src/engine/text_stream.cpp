@@ -41,15 +41,14 @@ size_t CharacterLength(std::string_view text, bool* valid) {
   return length;
 }
 
-// The longest end of `text` that is the start, and not all, of `stop`.
-size_t PartialMatch(std::string_view text, std::string_view stop) {
-  for (size_t n = std::min(text.size(), stop.size() - 1); n > 0; --n) {
-    if (text.substr(text.size() - n) == stop.substr(0, n)) return n;
+}  // namespace
+
+size_t PartialMatch(std::string_view text, std::string_view wanted) {
+  for (size_t n = std::min(text.size(), wanted.size() - 1); n > 0; --n) {
+    if (text.substr(text.size() - n) == wanted.substr(0, n)) return n;
   }
   return 0;
 }
-
-}  // namespace
 
 void AppendValidUtf8(std::string_view bytes, std::string* out) {
   size_t begin = 0;  // of what is well-formed and not yet appended

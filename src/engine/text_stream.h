@@ -23,6 +23,9 @@ class TextStream {
   std::string held_;
 };
 
+// The length of the longest end of `text` that is the start, and not all, of `wanted` (not empty).
+size_t PartialMatch(std::string_view text, std::string_view wanted);
+
 // Appends `bytes`, each ill-formed subsequence replaced by one U+FFFD (as Unicode recommends and
 // Python and Rust do).
 void AppendValidUtf8(std::string_view bytes, std::string* out);

@@ -83,5 +83,6 @@ void test_text(void);
 void test_sessions(void);
 void test_quantize(void);
 void test_experts(void);
+void test_reasoning(void);
 
 #endif

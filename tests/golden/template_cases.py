@@ -276,3 +276,31 @@ CASES += [
     "{{ '" + "a" * 300 + "'|length }}", "{{ " + " + ".join(["1"] * 90) + " }}",
     "{{ " + "(" * 60 + "1" + ")" * 60 + " }}", "{% if true %}" * 15 + "x" + "{% endif %}" * 15,
 ]
+
+# Think tags and reasoning_content: kept in the last turn, dropped from earlier ones, opened in the prompt.
+THOUGHTS = """\
+{%- set turns = [{'role': 'user', 'content': 'What is <think>?'},
+                 {'role': 'assistant', 'content': '<think>\\nHm, <b> & "c".\\n</think>\\n\\nA tag.'},
+                 {'role': 'assistant', 'reasoning_content': '\\nOld.\\n', 'content': 'Two.'},
+                 {'role': 'user', 'content': 'And now?'},
+                 {'role': 'assistant', 'reasoning_content': '\\n日本 </thin>\\n', 'content': '\\n\\nThree.'}] %}
+{%- set ns = namespace(last=-1) %}
+{%- for m in turns %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}
+{%- for m in turns %}
+    {%- set content = m.content %}
+    {%- set reasoning = '' %}
+    {%- if m.reasoning_content is string %}
+        {%- set reasoning = m.reasoning_content %}
+    {%- elif '</think>' in content %}
+        {%- set reasoning = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}
+        {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
+    {%- endif %}
+    {%- if m.role == 'assistant' and (loop.index0 > ns.last or keep) and reasoning %}
+        {{- '[' ~ m.role ~ ']<think>\\n' ~ reasoning.strip('\\n') ~ '\\n</think>\\n\\n' ~ content.lstrip('\\n') }}
+    {%- else %}
+        {{- '[' ~ m.role ~ ']' ~ content }}
+    {%- endif %}
+{%- endfor %}
+{{- '[assistant]<think>\\n' }}{% if off %}{{- '</think>' -}}{% endif %}
+"""
+CASES += [THOUGHTS, "{% set keep = true %}" + THOUGHTS, "{% set off = true %}" + THOUGHTS]
