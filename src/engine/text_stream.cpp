@@ -73,10 +73,16 @@ TextStream::TextStream(std::vector<std::string> stop_strings)
 bool TextStream::Push(std::string_view bytes, std::string* out) {
   held_.append(bytes);
   const std::string_view held(held_);
-  size_t match = std::string_view::npos, keep = 0;
+  size_t match = std::string_view::npos, match_end = match, keep = 0;
   for (const std::string& stop : stop_strings_) {
-    match = std::min(match, held.find(stop));
     keep = std::max(keep, PartialMatch(held, stop));
+    const size_t begin = held.find(stop);
+    if (begin == std::string_view::npos) continue;
+    // The one that is complete first, however the text was cut; of equals the longest.
+    const size_t end = begin + stop.size();
+    if (end > match_end || (end == match_end && begin > match)) continue;
+    match = begin;
+    match_end = end;
   }
   if (match != std::string_view::npos) {
     AppendValidUtf8(held.substr(0, match), out);

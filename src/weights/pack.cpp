@@ -45,17 +45,19 @@ void QuantizeScales(uint64_t row, uint32_t first_group, absl::Span<GroupFit> fit
     scale = std::max(scale, fit.scale < 0.0f ? -fit.scale : fit.scale);
     min = std::max(min, -fit.min);
   }
-  const auto round = [](float f) { return static_cast<int32_t>((f + 12582912.0f) - 12582912.0f); };
-  const int32_t limit = has_min ? 255 : 127;
-  const float d = RoundScale(ScaleKind::kF16, scale / static_cast<float>(limit));
+  // Clamped first: next to a tiny scale a quotient may be more than an integer holds.
+  const auto round = [](float f, float low, float high) {
+    return static_cast<int32_t>((std::clamp(f, low, high) + 12582912.0f) - 12582912.0f);
+  };
+  const float high = has_min ? 255.0f : 127.0f, low = has_min ? 0.0f : -high;
+  const float d = RoundScale(ScaleKind::kF16, scale / high);
   const float dmin = RoundScale(ScaleKind::kF16, min / 255.0f);
   writer->WriteSuperBits(row,
                          first_group * layout::GroupSize(writer->shape()) / layout::kSuperGroup,
                          FloatToHalf(d), FloatToHalf(dmin));
   for (size_t i = 0; i < fits.size(); ++i) {
-    const int32_t sub =
-        d == 0.0f ? 0 : std::clamp(round(fits[i].scale / d), has_min ? 0 : -limit, limit);
-    const int32_t submin = dmin == 0.0f ? 0 : std::clamp(round(-fits[i].min / dmin), 0, 255);
+    const int32_t sub = d == 0.0f ? 0 : round(fits[i].scale / d, low, high);
+    const int32_t submin = dmin == 0.0f ? 0 : round(-fits[i].min / dmin, 0.0f, 255.0f);
     fits[i] = {d * static_cast<float>(sub), -(dmin * static_cast<float>(submin))};
     writer->WriteSub(row, first_group + static_cast<uint32_t>(i), static_cast<uint8_t>(sub),
                      static_cast<uint8_t>(submin));

@@ -70,6 +70,9 @@ TEST(TextStream, StopStringsAcrossPieces) {
 TEST(TextStream, TheEarliestOfSeveralStopsWins) {
   EXPECT_EQ(Feed({"one two three"}, {"three", "two"}).text, "one ");
   EXPECT_EQ(Feed({"abcdef"}, {"cde", "bcdefg"}).text, "ab");
+  // One inside the other: the one that is complete first, of equals the longest.
+  ExpectForAllCuts("abcdefgh", {"bcdefg", "cde"}, "ab", true);
+  ExpectForAllCuts("abcdefgh", {"cde", "bcde"}, "a", true);
 }
 
 TEST(TextStream, TextIsShownAsSoonAsItCanBe) {

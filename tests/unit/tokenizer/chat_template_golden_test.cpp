@@ -64,8 +64,10 @@ std::string CaseVariables() {
 void ExpectCase(const std::string& text, const Json& expected, const std::string& variables,
                 int64_t now) {
   auto parsed = ChatTemplate::Parse(text, "template");
-  StatusOr<std::string> output = parsed.status();
-  if (parsed.ok()) {
+  StatusOr<std::string> output = std::string();
+  if (!parsed.ok()) {
+    output = parsed.status();
+  } else {
     RenderInput input;
     input.messages_json = "[]";  // the variables hold the messages
     input.extra_json = variables;
