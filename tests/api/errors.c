@@ -5,7 +5,7 @@
 
 static void test_handles(qinfer_runtime* runtime) {
   qinfer_error err = QINFER_ERROR_INIT;
-  qinfer_report* report = NULL;
+  qinfer_report *report = NULL, *none;
   qinfer_model_info info = QINFER_MODEL_INFO_INIT;
   qinfer_progress progress = QINFER_PROGRESS_INIT;
   size_t count = 7;
@@ -21,9 +21,11 @@ static void test_handles(qinfer_runtime* runtime) {
   qinfer_model_release((qinfer_model*)runtime); /* another type: left alone */
   qinfer_task_cancel((qinfer_task*)runtime);
   CHECK_OK(qinfer_report_parse(runtime, "{}", QINFER_STRLEN, &report, &err));
-  CHECK_FAILS(qinfer_report_parse((qinfer_runtime*)report, "{}", 2, &report, &err), QINFER_E_MISUSE,
+  none = report;
+  CHECK_FAILS(qinfer_report_parse((qinfer_runtime*)report, "{}", 2, &none, &err), QINFER_E_MISUSE,
               QINFER_DETAIL_BAD_HANDLE);
-  CHECK(report == NULL);
+  CHECK(none == NULL);
+  qinfer_report_release(report);
 }
 
 static void test_files(qinfer_runtime* runtime) {
