@@ -224,8 +224,8 @@ Value StripTagsFilter(Context* context, const CallArgs& args) {
   }
   kept.append(text, at);
   std::string out;
-  for (const Value& word :
-       CallStringMethod(context, context->String(kept), "split", {}).As<ListObject>()->items) {
+  const Value words = CallStringMethod(context, context->String(kept), "split", {});
+  for (const Value& word : words.As<ListObject>()->items) {
     if (!out.empty()) out.push_back(' ');
     out += word.AsString();
   }
