@@ -3,11 +3,9 @@
  * from registers alone. What prefill speed is measured against. usage: integer_peak THREADS prints
  * GOPS (a multiply-add is two operations) and the instruction. */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
+
+#include "passes.h"
 
 #if defined(__AVX512VNNI__) || defined(__AVX2__)
 #include <immintrin.h>
@@ -15,7 +13,7 @@
 #include <arm_neon.h>
 #endif
 
-enum { kMaxThreads = 64, kPasses = 5, kChains = 8, kSteps = 4000000 };
+enum { kChains = 8, kSteps = 4000000 };
 
 #if defined(__AVX512VNNI__)
 typedef __m512i vector;
@@ -53,48 +51,32 @@ enum { kProducts = 1 };
 #define PIN(v) __asm__ volatile("" : "+r"(v))
 #endif
 
-static pthread_barrier_t barrier;
+/* Sums by name, not in an array: compilers keep those in memory. */
+#define CHAIN(sum)                              \
+  PIN(a); /* or one product would do for all */ \
+  sum = STEP(sum, a, b);                        \
+  PIN(sum)
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void* run(void* unused) {
-  for (int pass = 0; pass < kPasses; ++pass) {
-    pthread_barrier_wait(&barrier);
-    vector sum[kChains], a = SET(1), b = SET(2);
-    for (int c = 0; c < kChains; ++c) sum[c] = SET(0);
-    for (int i = 0; i < kSteps; ++i) {
-#pragma GCC unroll 8
-      for (int c = 0; c < kChains; ++c) {
-        PIN(a); /* or one product would do for all */
-        sum[c] = STEP(sum[c], a, b);
-        PIN(sum[c]);
-      }
-    }
-    pthread_barrier_wait(&barrier);
+static void multiply(void* unused) {
+  (void)unused;
+  vector a = SET(1), b = SET(2);
+  vector s0 = SET(0), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
+  for (int i = 0; i < kSteps; ++i) {
+    CHAIN(s0);
+    CHAIN(s1);
+    CHAIN(s2);
+    CHAIN(s3);
+    CHAIN(s4);
+    CHAIN(s5);
+    CHAIN(s6);
+    CHAIN(s7);
   }
-  return unused;
 }
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? atoi(argv[1]) : 1;
-  if (threads < 1 || threads > kMaxThreads) return 2;
-  pthread_barrier_init(&barrier, NULL, (unsigned)threads + 1);
-  pthread_t ids[kMaxThreads];
-  for (int i = 0; i < threads; ++i)
-    if (pthread_create(&ids[i], NULL, run, NULL) != 0) return 1;
-  double best = 1e9;
-  for (int pass = 0; pass < kPasses; ++pass) {
-    pthread_barrier_wait(&barrier);
-    const double start = now();
-    pthread_barrier_wait(&barrier);
-    const double elapsed = now() - start;
-    if (elapsed < best) best = elapsed;
-  }
-  for (int i = 0; i < threads; ++i) pthread_join(ids[i], NULL);
+  void* arguments[kMaxThreads] = {NULL};
+  const double best = best_pass(threads, multiply, arguments);
   printf("%.1f %s\n", 2.0 * kProducts * kChains * kSteps * threads / best * 1e-9, NAME);
   return 0;
 }

@@ -2,80 +2,52 @@
  * the best pass counts. What decode speed is measured against. usage: read_bandwidth THREADS
  * MEGABYTES-PER-THREAD   prints GB/s */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
-enum { kMaxThreads = 64, kPasses = 5 };
+#include "passes.h"
 
 struct job {
   const uint64_t* data;
   size_t words;
   uint64_t sum;
-  pthread_barrier_t* barrier;
 };
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void* run(void* argument) {
+static void read_all(void* argument) {
   struct job* job = argument;
-  for (int pass = 0; pass < kPasses; ++pass) {
-    pthread_barrier_wait(job->barrier);
-    uint64_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
-    const uint64_t* p = job->data;
-    for (size_t i = 0; i < job->words; i += 8) {
-      a += p[i];
-      b += p[i + 1];
-      c += p[i + 2];
-      d += p[i + 3];
-      e += p[i + 4];
-      f += p[i + 5];
-      g += p[i + 6];
-      h += p[i + 7];
-    }
-    job->sum += a + b + c + d + e + f + g + h;
-    pthread_barrier_wait(job->barrier);
+  uint64_t a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
+  const uint64_t* p = job->data;
+  for (size_t i = 0; i < job->words; i += 8) {
+    a += p[i];
+    b += p[i + 1];
+    c += p[i + 2];
+    d += p[i + 3];
+    e += p[i + 4];
+    f += p[i + 5];
+    g += p[i + 6];
+    h += p[i + 7];
   }
-  return NULL;
+  job->sum += a + b + c + d + e + f + g + h;
 }
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? atoi(argv[1]) : 1;
   const size_t bytes = (size_t)(argc > 2 ? atoi(argv[2]) : 256) << 20;
   if (threads < 1 || threads > kMaxThreads || bytes == 0) return 2;
-  pthread_barrier_t barrier;
-  pthread_barrier_init(&barrier, NULL, (unsigned)threads + 1);
-  struct job jobs[kMaxThreads];
-  pthread_t ids[kMaxThreads];
+  static struct job jobs[kMaxThreads];
+  void* arguments[kMaxThreads];
   for (int i = 0; i < threads; ++i) {
     void* data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) return 1;
     madvise(data, bytes, MADV_NOHUGEPAGE);
     memset(data, i + 1, bytes);
-    jobs[i] = (struct job){data, bytes / 8, 0, &barrier};
-    if (pthread_create(&ids[i], NULL, run, &jobs[i]) != 0) return 1;
+    jobs[i] = (struct job){data, bytes / 8, 0};
+    arguments[i] = &jobs[i];
   }
-  double best = 1e9;
-  for (int pass = 0; pass < kPasses; ++pass) {
-    pthread_barrier_wait(&barrier);
-    const double start = now();
-    pthread_barrier_wait(&barrier);
-    const double elapsed = now() - start;
-    if (elapsed < best) best = elapsed;
-  }
+  const double best = best_pass(threads, read_all, arguments);
   uint64_t sum = 0;
-  for (int i = 0; i < threads; ++i) {
-    pthread_join(ids[i], NULL);
-    sum += jobs[i].sum;
-  }
+  for (int i = 0; i < threads; ++i) sum += jobs[i].sum;
   printf("%.2f\n", (double)bytes * threads / best * 1e-9);
   return sum == 1; /* keeps the loads alive */
 }
