@@ -8,6 +8,7 @@
 #include "api/report.h"
 #include "api/structs.h"
 #include "api/task.h"
+#include "kernels/layout.h"
 #include "quant/quantize.h"
 #include "weights/format.h"
 
@@ -18,11 +19,6 @@ constexpr uint64_t kKnownFlags = QINFER_QUANTIZE_ASYMMETRIC | QINFER_QUANTIZE_NO
                                  QINFER_QUANTIZE_NO_SEARCH | QINFER_QUANTIZE_NO_EVALUATION |
                                  QINFER_QUANTIZE_RESUME | QINFER_QUANTIZE_STATIC_ACTIVATIONS;
 
-bool IsFloat(const weights::Format& format) {
-  return format.kind == kernels::WeightKind::kF32 || format.kind == kernels::WeightKind::kF16 ||
-         format.kind == kernels::WeightKind::kBF16;
-}
-
 // The format of linear weights: a name, changed by group size and asymmetry where those are given.
 StatusOr<weights::Format> LinearFormat(const qinfer_quantize_options& options) {
   QINFER_ASSIGN_OR_RETURN(const std::string_view scheme, Text(options.scheme, "scheme"));
@@ -30,7 +26,7 @@ StatusOr<weights::Format> LinearFormat(const qinfer_quantize_options& options) {
   if (!parsed.ok()) return WithDetail(parsed.status(), QINFER_DETAIL_OPTION);
   weights::Format format = *parsed;
   const bool asymmetric = (options.flags & QINFER_QUANTIZE_ASYMMETRIC) != 0;
-  if (IsFloat(format)) {
+  if (kernels::layout::IsFloat(format.kind)) {
     if (options.group_size != QINFER_GROUP_DEFAULT || asymmetric) {
       return BadOption("a float scheme has neither groups nor minima");
     }

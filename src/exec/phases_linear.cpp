@@ -4,17 +4,13 @@
 
 #include "core/checked.h"
 #include "exec/forward_impl.h"
+#include "kernels/layout.h"
 
 namespace qinfer::exec {
 namespace {
 
 constexpr uint32_t kLeastTile = 16;   // tokens: fewer would unpack weights too often
 constexpr uint32_t kLeastPanels = 4;  // fewer would prepare the activations too often
-
-bool IsQuantized(const kernels::Matrix& matrix) {
-  return matrix.kind != kernels::WeightKind::kF32 && matrix.kind != kernels::WeightKind::kF16 &&
-         matrix.kind != kernels::WeightKind::kBF16;
-}
 
 bool AllFinite(const float* x, size_t n) {
   // The exponent is all ones for infinities and NaN; integer work, so that it vectorizes.
@@ -31,7 +27,7 @@ bool AllFinite(const float* x, size_t n) {
 
 bool ForwardImpl::TakesCodes(const Linear& linear) const {
   return options_.activations != Activations::kFloat && linear.present() &&
-         IsQuantized(linear.matrix);
+         !kernels::layout::IsFloat(linear.matrix.kind);
 }
 
 uint32_t ForwardImpl::CodeBlock(std::initializer_list<const Linear*> group) const {

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/checked.h"
-#include "exec/units.h"
 
 namespace qinfer::exec {
 namespace {

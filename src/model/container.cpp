@@ -9,6 +9,7 @@ namespace qinfer::model {
 namespace {
 
 constexpr std::string_view kMxBlocks = "_blocks", kMxScales = "_scales";
+constexpr std::string_view kFp8Scales[] = {"_scale_inv", "_scale"};  // whichever is there
 
 bool EndsIn(std::string_view name, std::string_view suffix) {
   return name.size() > suffix.size() && name.substr(name.size() - suffix.size()) == suffix;
@@ -136,11 +137,23 @@ bool IsMxScales(const format::Checkpoint& checkpoint, const format::TensorInfo& 
   return blocks != nullptr && FindMxScales(checkpoint, *blocks) == &info;
 }
 
+bool IsScales(const format::Checkpoint& checkpoint, const format::TensorInfo& info) {
+  if (IsMxScales(checkpoint, info)) return true;
+  for (const std::string_view suffix : kFp8Scales) {
+    if (!EndsIn(info.name, suffix)) continue;
+    const format::TensorInfo* values = FindSibling(checkpoint, info.name, suffix, "");
+    if (values != nullptr && values->dtype == DType::kF8E4M3) return true;
+  }
+  return false;
+}
+
 Status FindScale(const format::Checkpoint& checkpoint, const std::string& where,
                  StoredTensor* stored) {
   const std::string name(stored->info->name);
-  const format::TensorInfo* scale = checkpoint.Find(name + "_scale_inv");
-  if (scale == nullptr) scale = checkpoint.Find(name + "_scale");
+  const format::TensorInfo* scale = nullptr;
+  for (const std::string_view suffix : kFp8Scales) {
+    if (scale == nullptr) scale = FindSibling(checkpoint, name, "", suffix);
+  }
   if (scale == nullptr) {
     return FormatError(StrCat(where, ": FP8 values without their scales (", name,
                               "_scale_inv is in none of the files)"));

@@ -3,6 +3,7 @@
 // its own file.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,15 @@
 namespace qinfer::model {
 
 float InverseRoot(double x);  // 1 / sqrt(x), rounded once
+
+// The width of the experts that every token takes: `key` says how many, at least `least` where it
+// is there, each as wide as a routed one; 0 = none.
+template <typename Reader>
+uint32_t ReadSharedWidth(Reader* reader, const char* key, uint32_t least, uint32_t each) {
+  const uint64_t wide = uint64_t{reader->Uint(key, least, kMaxExperts, 0)} * each;
+  if (wide > kMaxWidth) reader->Fail(key, "makes the shared experts too wide");
+  return static_cast<uint32_t>(std::min<uint64_t>(wide, kMaxWidth));
+}
 
 // Sizes of a model whose layers are alike; `attention` and `feed_forward` name nothing yet.
 struct Decoder {

@@ -48,10 +48,7 @@ void ReadExperts(JsonReader* reader, bool v3, Shape* shape) {
   if (f.experts == 0) return;
   f.experts_used = reader->Uint("num_experts_per_tok", 1, f.experts);
   f.expert_intermediate = reader->Uint("moe_intermediate_size", 1, kMaxWidth);
-  const uint32_t shared = reader->Uint("n_shared_experts", 1, kMaxExperts, 0);
-  const uint64_t wide = uint64_t{shared} * f.expert_intermediate;
-  if (wide > kMaxWidth) reader->Fail("n_shared_experts", "makes the shared experts too wide");
-  f.intermediate = static_cast<uint32_t>(std::min<uint64_t>(wide, kMaxWidth));
+  f.intermediate = ReadSharedWidth(reader, "n_shared_experts", 1, f.expert_intermediate);
   f.normalize = reader->Bool("norm_topk_prob", v3);
   f.routed_scale = static_cast<float>(reader->Number("routed_scaling_factor", -1e6, 1e6, 1.0));
   const std::string scoring = reader->String("scoring_func", v3 ? "sigmoid" : "softmax");

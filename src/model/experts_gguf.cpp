@@ -55,14 +55,6 @@ void ReadRouting(GgufReader* reader, RouterScoring otherwise, FeedForwardSpec* f
   f->group_score_top = sigmoid ? std::min(2u, f->experts / groups) : 1;
 }
 
-// Experts that every token takes, as wide as so many routed ones.
-void ReadShared(GgufReader* reader, FeedForwardSpec* f) {
-  const uint32_t shared = reader->Uint("expert_shared_count", 0, kMaxExperts, 0);
-  const uint64_t wide = uint64_t{shared} * f->expert_intermediate;
-  if (wide > kMaxWidth) reader->Fail("expert_shared_count", "makes the shared experts too wide");
-  f->intermediate = static_cast<uint32_t>(std::min<uint64_t>(wide, kMaxWidth));
-}
-
 // Files may hold layers for predicting further tokens; they follow the others and are counted.
 void SkipPredicting(GgufReader* reader, Decoder* decoder) {
   const uint32_t predicting = reader->Uint("nextn_predict_layers", 0, kMaxLayers, 0);
@@ -125,10 +117,6 @@ void NameLatent(const format::Checkpoint& checkpoint, const std::string& prefix,
   a->v_b.row_begin = nope;
 }
 
-bool HasRouter(const format::Checkpoint& checkpoint, const std::string& prefix) {
-  return checkpoint.Find(prefix + "ffn_gate_inp.weight") != nullptr;
-}
-
 StatusOr<ModelSpec> QwenMoe(const format::Gguf& gguf, const format::Checkpoint& checkpoint,
                             bool third) {
   GgufReader reader(gguf, third ? "qwen3moe" : "qwen2moe");
@@ -151,10 +139,7 @@ StatusOr<ModelSpec> QwenMoe(const format::Gguf& gguf, const format::Checkpoint& 
     LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
     NameGgufLayer(checkpoint, prefix, &layer);
     if (third) NameGgufQkNorms(prefix, &layer);
-    if (HasRouter(checkpoint, prefix)) {
-      layer.feed_forward = experts;
-      NameGgufExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
-    }
+    TakeGgufExperts(checkpoint, prefix, spec.hidden_size, experts, &layer);
     spec.layers.push_back(std::move(layer));
   }
   return spec;
@@ -196,6 +181,13 @@ void NameGgufExperts(const format::Checkpoint& checkpoint, const std::string& pr
   f->shared_gate = Optional(checkpoint, prefix + "ffn_gate_inp_shexp.weight");
 }
 
+void TakeGgufExperts(const format::Checkpoint& checkpoint, const std::string& prefix,
+                     uint32_t hidden, const FeedForwardSpec& experts, LayerSpec* layer) {
+  if (checkpoint.Find(prefix + "ffn_gate_inp.weight") == nullptr) return;
+  layer->feed_forward = experts;
+  NameGgufExperts(checkpoint, prefix, hidden, &layer->feed_forward);
+}
+
 StatusOr<ModelSpec> Qwen2MoeFromGguf(const format::Gguf& gguf,
                                      const format::Checkpoint& checkpoint) {
   return QwenMoe(gguf, checkpoint, false);
@@ -216,7 +208,8 @@ StatusOr<ModelSpec> Glm4MoeFromGguf(const format::Gguf& gguf,
       RopeFromGguf(&reader, decoder.attention.head_dim, false, 10000.0, spec.max_context));
   FeedForwardSpec experts = decoder.feed_forward;
   ReadGgufExperts(&reader, false, &experts);
-  ReadShared(&reader, &experts);
+  experts.intermediate =
+      ReadSharedWidth(&reader, "expert_shared_count", 0, experts.expert_intermediate);
   ReadRouting(&reader, RouterScoring::kSigmoid, &experts);
   QINFER_RETURN_IF_ERROR(reader.status());
 
@@ -227,10 +220,7 @@ StatusOr<ModelSpec> Glm4MoeFromGguf(const format::Gguf& gguf,
     NameGgufLayer(checkpoint, prefix, &layer);
     layer.feed_forward_norm.name = prefix + "post_attention_norm.weight";
     if (checkpoint.Find(prefix + "attn_q_norm.weight") != nullptr) NameGgufQkNorms(prefix, &layer);
-    if (HasRouter(checkpoint, prefix)) {
-      layer.feed_forward = experts;
-      NameGgufExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
-    }
+    TakeGgufExperts(checkpoint, prefix, spec.hidden_size, experts, &layer);
     spec.layers.push_back(std::move(layer));
   }
   return spec;
@@ -250,7 +240,8 @@ StatusOr<ModelSpec> DeepseekFromGguf(const format::Gguf& gguf,
   }
   FeedForwardSpec experts = decoder.feed_forward;
   ReadGgufExperts(&reader, false, &experts);
-  ReadShared(&reader, &experts);
+  experts.intermediate =
+      ReadSharedWidth(&reader, "expert_shared_count", 0, experts.expert_intermediate);
   ReadRouting(&reader, RouterScoring::kSoftmax, &experts);
   QINFER_RETURN_IF_ERROR(reader.status());
 
@@ -260,10 +251,7 @@ StatusOr<ModelSpec> DeepseekFromGguf(const format::Gguf& gguf,
     LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
     NameGgufLayer(checkpoint, prefix, &layer);
     NameLatent(checkpoint, prefix, &layer.attention);
-    if (HasRouter(checkpoint, prefix)) {
-      layer.feed_forward = experts;
-      NameGgufExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
-    }
+    TakeGgufExperts(checkpoint, prefix, spec.hidden_size, experts, &layer);
     spec.layers.push_back(std::move(layer));
   }
   return spec;

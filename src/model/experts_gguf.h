@@ -20,4 +20,8 @@ void ReadGgufExperts(GgufReader* reader, bool wide, FeedForwardSpec* f);
 void NameGgufExperts(const format::Checkpoint& checkpoint, const std::string& prefix,
                      uint32_t hidden, FeedForwardSpec* f);
 
+// Gives a layer that has a router `experts` for its feed-forward, and names them.
+void TakeGgufExperts(const format::Checkpoint& checkpoint, const std::string& prefix,
+                     uint32_t hidden, const FeedForwardSpec& experts, LayerSpec* layer);
+
 }  // namespace qinfer::model

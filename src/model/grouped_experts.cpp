@@ -72,10 +72,7 @@ void ReadExperts(JsonReader* reader, Shape* shape) {
     f.shared_gate.name = "shared_expert_gate.weight";
   }
   if (glm) {
-    const uint32_t shared = reader->Uint("n_shared_experts", 1, kMaxExperts, 0);
-    const uint64_t wide = uint64_t{shared} * f.expert_intermediate;
-    if (wide > kMaxWidth) reader->Fail("n_shared_experts", "makes the shared experts too wide");
-    f.intermediate = static_cast<uint32_t>(std::min<uint64_t>(wide, kMaxWidth));
+    f.intermediate = ReadSharedWidth(reader, "n_shared_experts", 1, f.expert_intermediate);
     f.scoring = RouterScoring::kSigmoid;
     f.routed_scale = static_cast<float>(reader->Number("routed_scaling_factor", -1e6, 1e6, 1.0));
     f.router_correction.name = "gate.e_score_correction_bias";

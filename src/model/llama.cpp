@@ -71,10 +71,7 @@ StatusOr<ModelSpec> LlamaFromGguf(const format::Gguf& gguf, const format::Checkp
     const std::string prefix = StrCat("blk.", i, ".");
     LayerSpec layer{.attention = decoder.attention, .feed_forward = decoder.feed_forward};
     NameGgufLayer(checkpoint, prefix, &layer);
-    if (mixtral && checkpoint.Find(prefix + "ffn_gate_inp.weight") != nullptr) {
-      layer.feed_forward = experts;
-      NameGgufExperts(checkpoint, prefix, spec.hidden_size, &layer.feed_forward);
-    }
+    if (mixtral) TakeGgufExperts(checkpoint, prefix, spec.hidden_size, experts, &layer);
     spec.layers.push_back(std::move(layer));
   }
   return spec;

@@ -49,6 +49,8 @@ const format::TensorInfo* FindMxScales(const format::Checkpoint& checkpoint,
 bool IsMxName(std::string_view name);  // of the first kind
 // Whether `info` is the scales of such a tensor.
 bool IsMxScales(const format::Checkpoint& checkpoint, const format::TensorInfo& info);
+// The same, or the factors of an FP8 tensor: what becomes part of another tensor's values.
+bool IsScales(const format::Checkpoint& checkpoint, const format::TensorInfo& info);
 
 // Whether a reference is to whole stored rows in order, or to whole stacks of them.
 bool IsPlain(const TensorRef& ref, uint32_t rows);

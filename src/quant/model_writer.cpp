@@ -3,6 +3,7 @@
 
 #include "core/checked.h"
 #include "format/gguf.h"
+#include "kernels/layout.h"
 #include "quant/source_rows.h"
 #include "quant/source_tokenizer.h"
 
@@ -95,9 +96,7 @@ std::string_view ImportWord(const TensorPlan& plan) {
   if (plan.action != TensorAction::kPack) return "exact";
   // Of weights that are cut out of a tensor, the values are only moved where the type stays.
   const StatusOr<weights::Format> own = weights::ExactFormat(plan.source->dtype);
-  const bool floats = plan.format.kind == kernels::WeightKind::kF32 ||
-                      plan.format.kind == kernels::WeightKind::kF16 ||
-                      plan.format.kind == kernels::WeightKind::kBF16;
+  const bool floats = kernels::layout::IsFloat(plan.format.kind);
   return plan.by_ref && floats && own.ok() && *own == plan.format ? "exact" : "measured";
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/checked.h"
+#include "kernels/layout.h"
 #include "model/stored_rows.h"
 #include "model/stored_tensor.h"
 #include "quant/source_rows.h"
@@ -13,16 +14,11 @@
 namespace qinfer::quant {
 namespace {
 
-using kernels::WeightKind;
-
 bool IsFloatType(DType type) {
   return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
 }
 // Types that a search for scales could only spoil.
 bool IsCopied(DType type) { return IsFloatType(type) || type == DType::kMxfp4; }
-bool IsFloatKind(WeightKind kind) {
-  return kind == WeightKind::kF32 || kind == WeightKind::kF16 || kind == WeightKind::kBF16;
-}
 
 // What a recipe's word means for a matrix.
 struct Choice {
@@ -138,8 +134,8 @@ StatusOr<Choice> DefaultChoice(const Recipe& recipe, TensorUse use) {
 }
 
 Status CheckEmbedding(const TensorPlan& plan) {
-  if (plan.action == TensorAction::kExact || IsFloatKind(plan.format.kind) ||
-      plan.format.kind == WeightKind::kInt8) {
+  if (plan.action == TensorAction::kExact || kernels::layout::IsFloat(plan.format.kind) ||
+      plan.format.kind == kernels::WeightKind::kInt8) {
     return OkStatus();
   }
   return MisuseError(StrCat("the embedding \"", plan.name, "\" cannot be ",
@@ -228,7 +224,7 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
         continue;
       }
       // A tensor that the model does not use and that we cannot store is left out.
-      if (IsScale(checkpoint, name) ||
+      if (model::IsScales(checkpoint, info) ||
           (info.dtype == DType::kOther && checkpoint.qinfer() == nullptr)) {
         continue;
       }

@@ -142,19 +142,6 @@ bool IsSkipped(const model::ModelSpec& spec, std::string_view name) {
   return false;
 }
 
-bool IsScale(const format::Checkpoint& checkpoint, const std::string& name) {
-  const format::TensorInfo* info = checkpoint.Find(name);
-  if (info != nullptr && model::IsMxScales(checkpoint, *info)) return true;
-  for (const std::string_view suffix : {"_scale_inv", "_scale"}) {
-    if (name.size() <= suffix.size() || name.substr(name.size() - suffix.size()) != suffix)
-      continue;
-    const format::TensorInfo* owner =
-        checkpoint.Find(std::string_view(name).substr(0, name.size() - suffix.size()));
-    if (owner != nullptr && owner->dtype == DType::kF8E4M3) return true;
-  }
-  return false;
-}
-
 uint64_t OrderOf(const Use& use) {
   switch (use.use) {
     case TensorUse::kEmbedding:

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "format/checkpoint.h"
 #include "model/spec.h"
 #include "quant/recipe.h"
 
@@ -37,8 +36,6 @@ bool NeedsSplit(const model::TensorRef& ref, uint32_t rows, bool packed);
 std::string SplitName(const std::string& name, model::LinearRole role);
 // Tensors that no inference needs, by the specification.
 bool IsSkipped(const model::ModelSpec& spec, std::string_view name);
-// Factors of an FP8 tensor, exponents of an MXFP4 one: they become part of its values.
-bool IsScale(const format::Checkpoint& checkpoint, const std::string& name);
 // Order of processing: embedding, layers, head, the rest; inside a class by execution order, then
 // name.
 uint64_t OrderOf(const Use& use);

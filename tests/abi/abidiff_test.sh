@@ -7,7 +7,8 @@ library=$1 source=$2 work=$3
 mkdir -p "$work"
 # A stand-in with the same functions and full types, from the headers alone: every declaration becomes an empty definition.
 python3 "$source/tests/abi/make_stand_in.py" "$source/include" > "$work/stand_in.c"
-gcc -std=c99 -g -w -shared -fPIC -I"$source/include" "$work/stand_in.c" -o "$work/libqinfer.so" -Wl,-soname,libqinfer.so.0
+# The dump names the source: without the folder that it was made in.
+gcc -std=c99 -g -w -shared -fPIC -ffile-prefix-map="$work/"= -I"$source/include" "$work/stand_in.c" -o "$work/libqinfer.so" -Wl,-soname,libqinfer.so.0
 nm -D --defined-only "$library" | awk '{ print $NF }' | sed 's/@@.*//' | grep '^qinfer_' | sort > "$work/real"
 nm -D --defined-only "$work/libqinfer.so" | awk '{ print $NF }' | grep '^qinfer_' | sort > "$work/stand_in"
 diff -u "$work/real" "$work/stand_in"
