@@ -1,15 +1,15 @@
 /* The library as a plugin: two copies of it in one process, each with its own state, and a hundred
  * times loaded and unloaded without leaving memory or threads behind. */
 #define _POSIX_C_SOURCE 200809L
-#include <dirent.h>
 #include <dlfcn.h>
 #include <qinfer/qinfer.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "process.h"
 
 static int failures = 0;
 #define CHECK(condition)                                              \
@@ -133,21 +133,6 @@ static int copy_file(const char* from, const char* to) {
   while ((n = fread(buffer, 1, sizeof buffer, in)) > 0) fwrite(buffer, 1, n, out);
   fclose(in);
   return fclose(out) == 0;
-}
-
-static int thread_count(void) {
-  DIR* folder = opendir("/proc/self/task");
-  int count = -2;
-  while (readdir(folder) != NULL) ++count;
-  closedir(folder);
-  return count;
-}
-
-/* Threads that were joined may still be leaving. */
-static int threads_settle(int wanted) {
-  const struct timespec pause = {0, 1000000};
-  for (int i = 0; i < 2000 && thread_count() != wanted; ++i) nanosleep(&pause, NULL);
-  return thread_count() == wanted;
 }
 
 /* Memory of its own. Counted page by page: VmRSS is counted in batches, and with pages of files. */

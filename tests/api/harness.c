@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "harness.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,18 +38,6 @@ const char* temporary_path(const char* name) {
   snprintf(path, sizeof path, "/tmp/qinfer-api-%ld-%s", (long)getpid(), name);
   return path;
 }
-
-static int count_entries(const char* path) {
-  DIR* folder = opendir(path);
-  int count = 0;
-  if (folder == NULL) return -1;
-  while (readdir(folder) != NULL) ++count;
-  closedir(folder);
-  return count;
-}
-
-int thread_count(void) { return count_entries("/proc/self/task") - 2; }
-int descriptor_count(void) { return count_entries("/proc/self/fd") - 3; }
 
 static pthread_mutex_t allocator_mutex = PTHREAD_MUTEX_INITIALIZER;
 

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "process.h"
+
 extern int failures;
 void fail_at(const char* file, int line, const char* what, const qinfer_error* err);
 
@@ -41,8 +43,6 @@ void fail_at(const char* file, int line, const char* what, const qinfer_error* e
 const char* model_path(void);
 /* A path for a temporary file, unique to this process; kept until the next call. */
 const char* temporary_path(const char* name);
-int thread_count(void);     /* of this process */
-int descriptor_count(void); /* open files of this process */
 
 /* An allocator that counts. */
 typedef struct counting_allocator {

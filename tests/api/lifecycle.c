@@ -43,7 +43,7 @@ static void test_runtimes(void) {
     CHECK_OK(qinfer_runtime_info_get(runtime, &info, &err));
     qinfer_runtime_release(runtime);
   }
-  CHECK(thread_count() == threads);
+  CHECK(threads_settle(threads));
   CHECK(descriptor_count() == files);
 }
 
@@ -137,7 +137,7 @@ static void test_any_order(void) {
     CHECK(counter.live_bytes == 0);
     CHECK(counter.live_blocks == 0);
     CHECK(counter.total_blocks > 0);
-    CHECK(thread_count() == threads);
+    CHECK(threads_settle(threads));
     CHECK(descriptor_count() == files);
   }
 }
