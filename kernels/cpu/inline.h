@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "kernels/kernels.h"
 
@@ -34,16 +35,17 @@ QINFER_FN void Unroll(F&& f) {
 QINFER_FN uint32_t Min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 // Table::quantize and quantize_static around their blocks: block(x, count, codes) writes codes and
-// returns the scale; finish(cols, padded, codes, sums) writes the padding and the sums.
-template <typename B, typename F>
+// returns the scale; sum(codes, padded, sums) adds up sixteen codes each.
+template <typename B, typename S>
 QINFER_FN void QuantizeRow(const float* x, uint32_t cols, uint32_t token, const Activations& out,
-                           B&& block, F&& finish) {
+                           B&& block, S&& sum) {
   const uint32_t padded = (cols + kInputGranule - 1) / kInputGranule * kInputGranule;
   int8_t* codes = out.codes + token * out.code_stride;
   float* scales = out.scales + token * out.scale_stride;
   for (uint32_t k = 0; k < cols; k += out.block)
     scales[k / out.block] = block(x + k, Min(out.block, cols - k), codes + k);
-  finish(cols, padded, codes, out.sums + token * out.sum_stride);
+  if (padded != cols) memset(codes + cols, 0, padded - cols);
+  sum(codes, padded, out.sums + token * out.sum_stride);
 }
 
 }  // namespace qinfer::kernels

@@ -175,17 +175,9 @@ QINFER_FN void TileBlocks32(const Call& call, const Panel& panel, uint32_t token
   for (uint32_t g = 0; g < granules; ++g, p += L::kGranule) {
     if (prefetch) Prefetch<L>(p);
     __m256i acc[T][2];
-    if constexpr (K == WeightKind::kInt4 && kHasMin) {
-      Sums16<L, T>(p, a, g * kInputGranule, acc);
-      Unroll<T>([&](auto t) QINFER_LAMBDA {
-        acc[t][0] = Widen(acc[t][0], nullptr);
-        acc[t][1] = Widen(acc[t][1], nullptr);
-      });
-    } else {
-      Unroll<T>([&](auto t)
-                    QINFER_LAMBDA { acc[t][0] = acc[t][1] = Start<K, kHasMin>(correction[t][g]); });
-      Granule<K, L, T, false>(p, a, g * kInputGranule, nullptr, nullptr, acc, acc);
-    }
+    Unroll<T>([&](auto t)
+                  QINFER_LAMBDA { acc[t][0] = acc[t][1] = Start<K, kHasMin>(correction[t][g]); });
+    Granule<K, L, T, false>(p, a, g * kInputGranule, nullptr, nullptr, acc, acc);
     const uint32_t group = call.group == 32 ? g : g * kInputGranule / call.group;
     const float* at = panel.scales + group * (kHasMin ? 32 : 16);
     Unroll<2>([&](auto r) QINFER_LAMBDA {

@@ -1,6 +1,7 @@
 // AVX-512 operations on vectors: activation quantization, norms, gates, rope and what sampling
 // needs.
 #include "kernels/cpu/avx512/avx512.h"
+#include "kernels/cpu/sum_codes.h"
 
 namespace qinfer::kernels::avx512 {
 
@@ -37,21 +38,6 @@ float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
 
 namespace {
 
-void ZeroPadding(uint32_t cols, uint32_t padded, int8_t* codes) {
-  if (padded != cols) memset(codes + cols, 0, padded - cols);
-}
-
-void SumCodes(const int8_t* codes, uint32_t padded, int32_t* sums) {
-  const __m128i ones8 = _mm_set1_epi8(1), ones16 = _mm_set1_epi16(1);
-  for (uint32_t k = 0; k < padded; k += 16) {
-    const __m128i c = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + k));
-    __m128i s = _mm_madd_epi16(_mm_maddubs_epi16(ones8, c), ones16);
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
-    sums[k / 16] = _mm_cvtsi128_si32(s);
-  }
-}
-
 // One block at a given scale; returns it, or NaN.
 float StaticBlock(const float* x, uint32_t count, float scale, int8_t* codes) {
   uint32_t bad = 0;
@@ -67,15 +53,10 @@ float StaticBlock(const float* x, uint32_t count, float scale, int8_t* codes) {
   return __builtin_nanf("");
 }
 
-QINFER_FN void FinishCodes(uint32_t cols, uint32_t padded, int8_t* codes, int32_t* sums) {
-  ZeroPadding(cols, padded, codes);
-  SumCodes(codes, padded, sums);
-}
-
 }  // namespace
 
 void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
-  QuantizeRow(x, cols, token, out, QuantizeBlock, FinishCodes);
+  QuantizeRow(x, cols, token, out, QuantizeBlock, SumCodes);
 }
 
 void QuantizeStatic(const float* x, uint32_t cols, uint32_t token, float scale,
@@ -83,7 +64,7 @@ void QuantizeStatic(const float* x, uint32_t cols, uint32_t token, float scale,
   const auto block = [scale](const float* values, uint32_t count, int8_t* codes) {
     return StaticBlock(values, count, scale, codes);
   };
-  QuantizeRow(x, cols, token, out, block, FinishCodes);
+  QuantizeRow(x, cols, token, out, block, SumCodes);
 }
 
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out) {

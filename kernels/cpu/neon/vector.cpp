@@ -63,12 +63,16 @@ float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
   return top / 127.0f;
 }
 
+namespace {
+
+void SumCodes(const int8_t* codes, uint32_t padded, int32_t* sums) {
+  for (uint32_t k = 0; k < padded; k += 16) sums[k / 16] = vaddlvq_s8(vld1q_s8(codes + k));
+}
+
+}  // namespace
+
 void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
-  const auto finish = [](uint32_t end, uint32_t padded, int8_t* codes, int32_t* sums) {
-    if (padded != end) memset(codes + end, 0, padded - end);
-    for (uint32_t k = 0; k < padded; k += 16) sums[k / 16] = vaddlvq_s8(vld1q_s8(codes + k));
-  };
-  QuantizeRow(x, cols, token, out, QuantizeBlock, finish);
+  QuantizeRow(x, cols, token, out, QuantizeBlock, SumCodes);
 }
 
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out) {
