@@ -151,7 +151,7 @@ size_t ThreadCount() {
 
 TEST(ThreadPool, FailureToStartAThreadIsAStatus) {
   ASSERT_TRUE(CreateThreadPool(2).ok());  // a sanitizer's own thread is there from now on
-  const size_t before = ThreadCount();
+  const size_t before = ThreadCount();  // it may still count a thread that was joined just now
   threads_allowed = 30;
   const auto pool = CreateThreadPool(1000);
   EXPECT_EQ(threads_allowed.load(), 0);  // 30 were started
@@ -163,7 +163,7 @@ TEST(ThreadPool, FailureToStartAThreadIsAStatus) {
   for (int wait = 0; wait < 1000 && ThreadCount() > before; ++wait) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_EQ(ThreadCount(), before);
+  EXPECT_LE(ThreadCount(), before);
   EXPECT_TRUE(CreateThreadPool(2).ok());
 }
 
