@@ -94,6 +94,11 @@ typedef struct qinfer_logit_bias {
  * taken out. After a begin tag comes reasoning, after an end tag text; reasoning that no tag ends
  * goes on to the end. White space around tags stays. Tokens and logprobs do not change. */
 #define QINFER_GENERATE_SPLIT_REASONING ((uint64_t)1 << 3)
+/* Guesses the next tokens from what the session's tokens say elsewhere and checks several in one
+ * step: faster where the text repeats its prompt or itself. Tokens, logprobs and ends are those of
+ * a generation without it, bit for bit, sampled ones too; events may come in bursts. Takes a small
+ * index of memory, and no cache that anybody else needs. */
+#define QINFER_GENERATE_PROMPT_LOOKUP ((uint64_t)1 << 4)
 
 #define QINFER_TOP_K_OFF UINT32_MAX
 
@@ -195,6 +200,17 @@ QINFER_API qinfer_status QINFER_CALL qinfer_generate_counts(const qinfer_task* t
                                                             uint32_t* out_prompt,
                                                             uint32_t* out_generated,
                                                             qinfer_error* err);
+
+/** What QINFER_GENERATE_PROMPT_LOOKUP has done so far; zeros without it. Depends on measured times,
+ * unlike the tokens.
+ * @param out_drafted guessed tokens that were computed; @param out_accepted those of them that
+ *        became output; @param out_steps steps that decoded, with and without guesses. May be NULL.
+ * @return OK; E_MISUSE (not a generation). Any thread. @since 0.1 */
+QINFER_API qinfer_status QINFER_CALL qinfer_generate_lookup_counts(const qinfer_task* task,
+                                                                   uint64_t* out_drafted,
+                                                                   uint64_t* out_accepted,
+                                                                   uint64_t* out_steps,
+                                                                   qinfer_error* err);
 
 #ifdef __cplusplus
 }

@@ -25,7 +25,7 @@ struct Options : Common {
   std::vector<std::string> stop;
   std::string reasoning = "show";
   std::vector<std::string> reasoning_tags;
-  bool ignore_eos = false;
+  bool ignore_eos = false, prompt_lookup = false;
   bool has_temperature = false, has_prompt = false;
 };
 
@@ -57,6 +57,9 @@ void AddSampling(CLI::App* app, Options* options) {
       ->expected(2)
       ->type_name("BEGIN END");
   app->add_flag("--ignore-eos", options->ignore_eos, "Go on after the model's end token");
+  app->add_flag("--prompt-lookup", options->prompt_lookup,
+                "Guess tokens from the prompt and the output, and check several at once: the same "
+                "text, sooner where it repeats");
   app->add_option("--logprobs", options->logprobs, "With --json: the best N tokens at each place");
 }
 
@@ -64,6 +67,7 @@ struct Outcome {
   std::string text, reasoning, finish;
   Json tokens = Json::array();
   uint32_t prompt_tokens = 0, generated_tokens = 0;
+  uint64_t drafted = 0, accepted = 0, steps = 0;
   double seconds = 0.0;
 };
 
@@ -124,6 +128,7 @@ Outcome Generate(qinfer_session* session, const Options& options) {
   generate.max_tokens = options.max_tokens;
   if (options.temperature == 0.0f) generate.flags |= QINFER_GENERATE_GREEDY;
   if (options.ignore_eos) generate.flags |= QINFER_GENERATE_IGNORE_EOS;
+  if (options.prompt_lookup) generate.flags |= QINFER_GENERATE_PROMPT_LOOKUP;
   generate.temperature = options.temperature;
   generate.top_k = options.top_k;
   generate.top_p = options.top_p;
@@ -172,6 +177,9 @@ Outcome Generate(qinfer_session* session, const Options& options) {
   Check(
       qinfer_generate_counts(task.get(), &outcome.prompt_tokens, &outcome.generated_tokens, &error),
       error, "cannot count");
+  Check(qinfer_generate_lookup_counts(task.get(), &outcome.drafted, &outcome.accepted,
+                                      &outcome.steps, &error),
+        error, "cannot count");
   return outcome;
 }
 
@@ -183,6 +191,10 @@ void PrintJson(const Outcome& outcome, const Options& options) {
   json["prompt_tokens"] = outcome.prompt_tokens;
   json["generated_tokens"] = outcome.generated_tokens;
   json["seconds"] = outcome.seconds;
+  if (options.prompt_lookup) {
+    json["prompt_lookup"] = {
+        {"drafted", outcome.drafted}, {"accepted", outcome.accepted}, {"steps", outcome.steps}};
+  }
   json["tokens"] = outcome.tokens;
   std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }

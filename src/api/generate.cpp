@@ -93,17 +93,18 @@ StatusOr<GenerateOptions> ReadGenerateOptions(const qinfer_generate_options* opt
                                               const ModelState& model) {
   qinfer_generate_options read;
   QINFER_RETURN_IF_ERROR(ReadStruct(options, "generate options", &read));
-  QINFER_RETURN_IF_ERROR(KnownFlags(read.flags,
-                                    QINFER_GENERATE_GREEDY | QINFER_GENERATE_IGNORE_EOS |
-                                        QINFER_GENERATE_MODEL_DEFAULTS |
-                                        QINFER_GENERATE_SPLIT_REASONING,
-                                    "generate options.flags"));
+  QINFER_RETURN_IF_ERROR(KnownFlags(
+      read.flags,
+      QINFER_GENERATE_GREEDY | QINFER_GENERATE_IGNORE_EOS | QINFER_GENERATE_MODEL_DEFAULTS |
+          QINFER_GENERATE_SPLIT_REASONING | QINFER_GENERATE_PROMPT_LOOKUP,
+      "generate options.flags"));
   QINFER_RETURN_IF_ERROR(CheckFinite(read));
   GenerateOptions made;
   const bool defaults = (read.flags & QINFER_GENERATE_MODEL_DEFAULTS) != 0;
   ReadSampling(read, defaults ? &model.model->generation_defaults() : nullptr, &made.sampling);
   made.max_tokens = read.max_tokens;
   made.ignore_eos = (read.flags & QINFER_GENERATE_IGNORE_EOS) != 0;
+  made.prompt_lookup = (read.flags & QINFER_GENERATE_PROMPT_LOOKUP) != 0;
   made.logprobs = read.logprobs;
   QINFER_ASSIGN_OR_RETURN(const absl::Span<const qinfer_logit_bias> bias,
                           Array(read.logit_bias, read.logit_bias_count, "logit_bias"));

@@ -139,6 +139,7 @@ void TaskState::DrainEvents() {
   const std::lock_guard<std::mutex> lock(mutex_);
   prompt_tokens_ = parts_.generation->prompt_tokens();
   generated_tokens_ = parts_.generation->generated_tokens();
+  lookup_counts_ = parts_.generation->lookup_counts();
 }
 
 void TaskState::Finish(Status status) {
@@ -318,6 +319,14 @@ Status TaskState::Counts(uint32_t* prompt, uint32_t* generated) const {
   if (prompt != nullptr) *prompt = prompt_tokens_;
   if (generated != nullptr) *generated = generated_tokens_;
   return OkStatus();
+}
+
+StatusOr<engine::LookupCounts> TaskState::LookupCounts() const {
+  if (!is_generation_) {
+    return Misuse(QINFER_DETAIL_NO_RESULT, "this task is not a generation");
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return lookup_counts_;
 }
 
 Status MakeTask(const std::shared_ptr<RuntimeState>& runtime, TaskParts parts, qinfer_task** out) {

@@ -95,6 +95,7 @@ class TaskState final : public BackgroundJob, public std::enable_shared_from_thi
   // The next event of a generation: OK with `*out` filled, PENDING, END, or the task's error.
   Outcome NextEvent(uint64_t budget_ns, std::optional<engine::Event>* out);
   Status Counts(uint32_t* prompt, uint32_t* generated) const;
+  StatusOr<engine::LookupCounts> LookupCounts() const;
   bool is_generation() const { return is_generation_; }
 
   // Moves one result out. `part` selects it from the results.
@@ -142,6 +143,7 @@ class TaskState final : public BackgroundJob, public std::enable_shared_from_thi
   TaskResults results_;
   std::deque<engine::Event> events_;
   uint32_t prompt_tokens_ = 0, generated_tokens_ = 0;
+  engine::LookupCounts lookup_counts_;
   uint64_t final_done_ = 0, final_total_ = 0;
   const char* final_phase_ = "";
   std::atomic<bool> cancel_{false};

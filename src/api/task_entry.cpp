@@ -139,4 +139,19 @@ qinfer_status qinfer_generate_counts(const qinfer_task* task, uint32_t* out_prom
                      [&]() -> Outcome { return task->state->Counts(out_prompt, out_generated); });
 }
 
+qinfer_status qinfer_generate_lookup_counts(const qinfer_task* task, uint64_t* out_drafted,
+                                            uint64_t* out_accepted, uint64_t* out_steps,
+                                            qinfer_error* err) {
+  for (uint64_t* out : {out_drafted, out_accepted, out_steps}) {
+    if (out != nullptr) *out = 0;
+  }
+  return GuardHandle(err, task, "task", [&]() -> Outcome {
+    QINFER_ASSIGN_OR_RETURN(const qinfer::engine::LookupCounts counts, task->state->LookupCounts());
+    if (out_drafted != nullptr) *out_drafted = counts.drafted;
+    if (out_accepted != nullptr) *out_accepted = counts.accepted;
+    if (out_steps != nullptr) *out_steps = counts.steps;
+    return QINFER_OK;
+  });
+}
+
 }  // extern "C"

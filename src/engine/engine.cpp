@@ -9,6 +9,8 @@ namespace {
 constexpr uint32_t kDefaultContext = 4096;
 constexpr uint64_t kMaxContext = 1u << 30;  // positions are 32-bit, with room for sums
 constexpr uint32_t kMaxSessions = 1u << 16, kMaxBatch = 1u << 16;
+// Rows of logits that few sessions get as well, so that prompt lookup can check guesses.
+constexpr uint32_t kLookupRows = 8;
 
 Status FillOptions(const model::ModelSpec& spec, EngineOptions* options) {
   if (options->context_tokens == 0) {
@@ -49,7 +51,8 @@ kv::CacheOptions CacheOptionsOf(const EngineOptions& options) {
 exec::ForwardOptions ForwardOptionsOf(const model::ModelSpec& spec, const EngineOptions& options) {
   exec::ForwardOptions forward;
   forward.max_batch_tokens = options.batch_tokens;
-  forward.max_logit_rows = std::min(options.max_sessions, options.batch_tokens);
+  forward.max_logit_rows =
+      std::min(std::max(options.max_sessions, kLookupRows), options.batch_tokens);
   forward.activations = options.activations;
   forward.max_position = LongestSequence(spec, options);
   return forward;
@@ -91,8 +94,9 @@ Status EngineImpl::Init() {
   QINFER_ASSIGN_OR_RETURN(
       cache_, kv::Cache::Create(exec::CacheLayout(spec, options_.k_type, options_.v_type),
                                 CacheOptionsOf(options_), context_.memory));
-  QINFER_ASSIGN_OR_RETURN(
-      forward_, exec::Forward::Create(model_, context_, ForwardOptionsOf(spec, options_)));
+  const exec::ForwardOptions forward = ForwardOptionsOf(spec, options_);
+  QINFER_ASSIGN_OR_RETURN(forward_, exec::Forward::Create(model_, context_, forward));
+  logit_rows_ = forward.max_logit_rows;
   QINFER_ASSIGN_OR_RETURN(scratch_, SamplingScratch::Create(spec.vocab_size, context_.memory));
   eos_ids_ = model_->generation_defaults().eos_ids;
   if (model_->tokenizer() != nullptr && model_->tokenizer()->eos_id() >= 0) {

@@ -13,6 +13,7 @@
 
 #include "absl/types/span.h"
 #include "core/work.h"
+#include "engine/prompt_lookup.h"
 #include "engine/reasoning.h"
 #include "engine/sampling.h"
 #include "exec/forward.h"
@@ -45,6 +46,9 @@ struct GenerateOptions {
   uint32_t logprobs = 0;                  // the chosen token's and the best n; 0 = none
   // Splits the text into channels and takes the tags away; no token, end or logprob changes by it.
   std::optional<ReasoningOptions> reasoning;
+  // Guesses tokens from the session's own and checks several in one step. No token, logprob or end
+  // changes by it.
+  bool prompt_lookup = false;
 };
 
 enum class FinishReason : uint8_t {
@@ -79,6 +83,7 @@ class Generation : public Work {
   virtual bool NextEvent(Event* out) = 0;  // false: none waiting
   virtual uint32_t prompt_tokens() const = 0;
   virtual uint32_t generated_tokens() const = 0;
+  virtual LookupCounts lookup_counts() const = 0;  // zeros without GenerateOptions::prompt_lookup
 };
 
 // One sequence. One caller at a time; several sessions of an engine may be used from several

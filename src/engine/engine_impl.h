@@ -38,6 +38,9 @@ class Job {
   virtual Status TakeLogits(absl::Span<const float> logits) = 0;
   // After the commit that follows; `took_logits` tells whether TakeLogits came before. Cannot fail.
   virtual void Committed(bool took_logits) = 0;
+  // Guesses what follows the session's last token, at most `most` tokens, for a step that begins
+  // with that token. Null: this job never guesses.
+  virtual PromptLookup* ProposeDraft(uint32_t /*most*/) { return nullptr; }
 
   SessionImpl* session() const { return session_.get(); }
 
@@ -143,15 +146,21 @@ class EngineImpl final : public Engine {
  private:
   struct Item {
     Job* job;
-    uint32_t count;
+    uint32_t count;  // of the session's tokens
     bool wants_logits;
+    PromptLookup* lookup = nullptr;
+    uint32_t guessed = 0;  // tokens after those
   };
 
   void Advance(std::unique_lock<std::mutex>* lock, const Deadline& deadline);
   void UseStoredLogits();
   void FormBatch();
   void AddItem(Job* job, uint32_t* room);
+  void AddDrafts(uint32_t room);
+  uint32_t ReserveDraft(kv::Sequence* sequence, uint32_t most);
+  void RecordCosts();
   void FinishBatch();
+  Status FinishItem(const Item& item, uint32_t first_row);
   void FailBatch(const Status& status);
   void AbandonBatch();
   void EndJob(Job* job, Job::State state, const Status& status);
@@ -164,6 +173,7 @@ class EngineImpl final : public Engine {
   std::vector<int32_t> eos_ids_;
   std::shared_ptr<kv::Cache> cache_;
   std::unique_ptr<exec::Forward> forward_;
+  uint32_t logit_rows_ = 0;  // of a batch, at most
   SamplingScratch scratch_;
 
   std::mutex mutex_;
@@ -175,7 +185,9 @@ class EngineImpl final : public Engine {
   std::vector<Item> batch_;
   std::vector<exec::BatchSegment> segments_;
   bool in_flight_ = false;
+  uint64_t batch_ns_ = 0;  // what the batch in flight has taken
   size_t turn_ = 0;
+  StepCosts costs_;
 };
 
 StatusOr<std::unique_ptr<Generation>> MakeGeneration(std::shared_ptr<SessionImpl> session,

@@ -65,6 +65,10 @@ class GenerationImpl final : public Generation, public Job {
     QINFER_ASSIGN_OR_RETURN(
         sampler_, Sampler::Create(options_.sampling, engine->vocab_size(), session_->token_span(),
                                   most, engine->context().memory, engine->context().kernels));
+    if (options_.prompt_lookup) {
+      QINFER_ASSIGN_OR_RETURN(lookup_, PromptLookup::Create(uint64_t{session_->size()} + most,
+                                                            engine->context().memory));
+    }
     if (room == 0) {
       events_.emplace_back();
       events_.back().finish = FinishReason::kContextFull;
@@ -87,6 +91,33 @@ class GenerationImpl final : public Generation, public Job {
   }
   uint32_t prompt_tokens() const override { return prompt_tokens_; }
   uint32_t generated_tokens() const override { return generated_.load(std::memory_order_relaxed); }
+
+  LookupCounts lookup_counts() const override {
+    std::lock_guard<std::mutex> lock(session_->engine()->mutex());
+    return lookup_ == nullptr ? LookupCounts() : lookup_->counts();
+  }
+
+  PromptLookup* ProposeDraft(uint32_t most) override {
+    if (lookup_ == nullptr) return nullptr;
+    EngineImpl* engine = session_->engine();
+    // The last token that may be generated needs no step after it.
+    uint32_t left = engine->longest_sequence() - session_->size();
+    if (options_.max_tokens != 0) left = std::min(left, options_.max_tokens - generated_tokens());
+    most = std::min(most, left == 0 ? 0 : left - 1);
+    most = lookup_->Propose(session_->token_span(), most);
+    // Nor does a token that ends the generation.
+    const auto draft = lookup_->proposal();
+    const auto end = std::find_if(draft.begin(), draft.end(), [this](int32_t token) {
+      return EndToken(token) != FinishReason::kNone;
+    });
+    most = std::min(most, static_cast<uint32_t>(end - draft.begin()));
+    // Tokens of one step have one rotation.
+    const model::ModelSpec& spec = engine->model().spec();
+    const uint32_t variant = model::RopeVariant(spec, session_->size());
+    while (most > 0 && model::RopeVariant(spec, session_->size() + most) != variant) --most;
+    lookup_->Shorten(most);
+    return lookup_.get();
+  }
 
   Status TakeLogits(absl::Span<const float> logits) override {
     EngineImpl* engine = session_->engine();
@@ -196,6 +227,7 @@ class GenerationImpl final : public Generation, public Job {
 
   GenerateOptions options_;
   std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<PromptLookup> lookup_;  // null where it was not asked for
   TextStream text_;
   std::optional<ReasoningSplitter> splitter_;
   int32_t special_tags_[2] = {-1, -1};  // begin, end; -1: not a special token

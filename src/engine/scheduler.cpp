@@ -106,21 +106,25 @@ void EngineImpl::Advance(std::unique_lock<std::mutex>* lock, const Deadline& dea
       return;
     }
     in_flight_ = true;
+    batch_ns_ = 0;
   }
   Deadline slice = deadline;
   slice.until_ns = std::min(deadline.until_ns, NowNs() + kSliceNs);
   stepping_ = true;
   lock->unlock();
   bool done = false;
+  const uint64_t begin_ns = NowNs();
   const Status status = Guarded([&]() -> Status {
     QINFER_ASSIGN_OR_RETURN(done, forward_->Run(slice));
     return OkStatus();
   });
+  batch_ns_ += NowNs() - begin_ns;  // the stepper's alone
   lock->lock();
   stepping_ = false;
   if (!status.ok()) {
     FailBatch(status);
   } else if (done) {
+    RecordCosts();
     FinishBatch();
   }
   changed_.notify_all();
@@ -167,6 +171,7 @@ void EngineImpl::FormBatch() {
   for (Job* job : order_) {
     if (room > 0) AddItem(job, &room);
   }
+  AddDrafts(room);
 }
 
 void EngineImpl::AddItem(Job* job, uint32_t* room) {
@@ -194,8 +199,53 @@ void EngineImpl::AddItem(Job* job, uint32_t* room) {
   if (wants_logits) segment.logits_from = count - 1;
   segment.rope_length = session->size();
   segments_.push_back(segment);
-  batch_.push_back({job, count, wants_logits});
+  batch_.push_back({.job = job, .count = count, .wants_logits = wants_logits});
   *room -= count;
+}
+
+// Guesses take what the batch leaves: tokens, rows of logits, and pages that are given back when
+// the step is done. So nobody has less because somebody guesses. Where a prompt is computed there
+// are none: steps of that size gain little from a few tokens more.
+void EngineImpl::AddDrafts(uint32_t room) {
+  uint32_t rows = static_cast<uint32_t>(batch_.size());
+  const bool decodes = std::all_of(batch_.begin(), batch_.end(), [](const Item& item) {
+    return item.count == 1 && item.wants_logits;
+  });
+  uint32_t left = decodes && logit_rows_ > rows ? std::min(room, logit_rows_ - rows) : 0;
+  double expected = rows;
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    Item& item = batch_[i];
+    item.lookup = item.wants_logits ? item.job->ProposeDraft(left > 0 ? kMaxDraft : 0) : nullptr;
+    if (item.lookup == nullptr || left == 0) continue;
+    const uint32_t proposed = static_cast<uint32_t>(item.lookup->proposal().size());
+    const double probability = item.lookup->probability();
+    uint32_t guessed =
+        BestDraftLength(costs_, rows, expected, probability, std::min(proposed, left));
+    guessed = ReserveDraft(item.job->session()->sequence(), guessed);
+    if (guessed == 0) continue;
+    segments_[i].tokens = item.lookup->Use(guessed);
+    item.guessed = guessed;
+    rows += guessed;
+    left -= guessed;
+    expected += ExpectedAccepted(probability, guessed);
+  }
+}
+
+void EngineImpl::RecordCosts() {
+  uint32_t rows = 0;
+  for (const Item& item : batch_) {
+    if (item.count != 1 || !item.wants_logits) return;
+    rows += 1 + item.guessed;
+  }
+  costs_.Record(rows, batch_ns_);
+}
+
+// How many of `most` tokens after those reserved the cache has room for.
+uint32_t EngineImpl::ReserveDraft(kv::Sequence* sequence, uint32_t most) {
+  for (; most > 0; most /= 2) {
+    if (Guarded([&] { return sequence->Reserve(most); }).ok()) break;
+  }
+  return most;
 }
 
 void EngineImpl::FinishBatch() {
@@ -203,22 +253,40 @@ void EngineImpl::FinishBatch() {
   uint32_t row = 0;
   for (const Item& item : batch_) {
     Job* job = item.job;
-    kv::Sequence* sequence = job->session()->sequence();
-    if (item.wants_logits) {
-      const Status status = Guarded([&] { return job->TakeLogits(forward_->Logits(row)); });
-      ++row;
-      if (!status.ok()) {
-        sequence->Rollback();
-        EndJob(job, Job::State::kFailed, status);
-        continue;
-      }
-    }
-    sequence->Commit(item.count);
+    const Status status = FinishItem(item, row);
+    if (item.wants_logits) row += 1 + item.guessed;
+    job->session()->sequence()->Rollback();
     job->alone = false;
-    job->Committed(item.wants_logits);
-    if (job->state == Job::State::kFinished) EndJob(job, job->state, OkStatus());
+    if (!status.ok()) {
+      EndJob(job, Job::State::kFailed, status);
+    } else if (job->state == Job::State::kFinished) {
+      EndJob(job, job->state, OkStatus());
+    }
   }
   batch_.clear();
+}
+
+// Commits what was computed, token by token where some were guessed: the logits after a guess are
+// used when sampling has given that very token, exactly as if it had been computed afterwards.
+Status EngineImpl::FinishItem(const Item& item, uint32_t first_row) {
+  Job* job = item.job;
+  SessionImpl* session = job->session();
+  const uint32_t before = session->size();
+  Status status;
+  for (uint32_t i = 0; i <= item.guessed; ++i) {
+    if (i > 0 && (job->state != Job::State::kActive ||
+                  session->token_span().back() != item.lookup->proposal()[i - 1])) {
+      break;
+    }
+    if (item.wants_logits) {
+      status = Guarded([&] { return job->TakeLogits(forward_->Logits(first_row + i)); });
+      if (!status.ok()) break;
+    }
+    session->sequence()->Commit(i == 0 ? item.count : 1);
+    job->Committed(item.wants_logits);
+  }
+  if (item.lookup != nullptr) item.lookup->Observe(session->token_span().subspan(before));
+  return status;
 }
 
 void EngineImpl::AbandonBatch() {
@@ -229,8 +297,19 @@ void EngineImpl::AbandonBatch() {
 }
 
 void EngineImpl::FailBatch(const Status& status) {
-  Job* only = batch_.size() == 1 ? batch_[0].job : nullptr;
   const bool cancelled = absl::IsCancelled(status);  // the stepper's wish, nobody's failure
+  bool guessed = false;
+  for (const Item& item : batch_) {
+    if (item.guessed == 0 || cancelled) continue;
+    item.lookup->TurnOff();
+    guessed = true;
+  }
+  if (guessed) {
+    // Tokens that may never come may have been at fault: once more without them.
+    AbandonBatch();
+    return;
+  }
+  Job* only = batch_.size() == 1 ? batch_[0].job : nullptr;
   for (const Item& item : batch_) item.job->alone = only == nullptr && !cancelled;
   AbandonBatch();
   if (only != nullptr && !cancelled) EndJob(only, Job::State::kFailed, status);

@@ -84,5 +84,6 @@ void test_sessions(void);
 void test_quantize(void);
 void test_experts(void);
 void test_reasoning(void);
+void test_lookup(void);
 
 #endif

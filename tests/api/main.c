@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
       {"threads", test_threads, 1},     {"hooks", test_hooks, 1},
       {"text", test_text, 1},           {"sessions", test_sessions, 1},
       {"quantize", test_quantize, 1},   {"experts", test_experts, 0},
-      {"reasoning", test_reasoning, 1},
+      {"reasoning", test_reasoning, 1}, {"lookup", test_lookup, 1},
   };
   size_t i;
   int ran = 0;

@@ -163,9 +163,12 @@ qinfer_status Generate(const Files& files, const Hooks& hooks, qinfer_error* err
   TRY(qinfer_session_append_text(session.handle, "In the", QINFER_STRLEN, 0, err));
   TRY(qinfer_session_fork(session.handle, &fork.handle, err));
   qinfer_generate_options options = QINFER_GENERATE_OPTIONS_INIT;
-  options.max_tokens = 2;
+  options.max_tokens = 6;
   options.logprobs = 2;
-  options.flags = QINFER_GENERATE_IGNORE_EOS;
+  options.flags = QINFER_GENERATE_IGNORE_EOS | QINFER_GENERATE_PROMPT_LOOKUP;
+  const qinfer_logit_bias bias = {5, 1000.0f};  // one token again and again: something to guess
+  options.logit_bias = &bias;
+  options.logit_bias_count = 1;
   const qinfer_str stop = {"zzzz", 4};
   options.stop_strings = &stop;
   options.stop_string_count = 1;
