@@ -1,5 +1,6 @@
 // The qinfer command: parses the command line, runs a subcommand, and turns errors into a line on
 // stderr and an exit code (1; 2 for usage).
+#include <csignal>
 #include <cstdio>
 
 #include "common.h"
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   cli::AddPerplexity(&app);
   cli::AddBench(&app);
   cli::AddCompletion(&app);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that passes `ulimit -f` is an error with a message
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,6 +1,8 @@
 // qinfer quantize: calibrate, quantize, write one file, and report what it cost.
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <system_error>
 
 #include "common.h"
 
@@ -18,10 +20,11 @@ struct Options : Common {
 };
 
 void WriteFile(const std::string& path, const std::string& text) {
+  errno = 0;
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << text;
   out.close();
-  if (!out) throw Error("cannot write " + path);
+  if (!out) throw Error("cannot write " + path + ": " + std::generic_category().message(errno));
 }
 
 uint32_t GroupSize(const std::string& text) {

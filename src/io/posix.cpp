@@ -3,12 +3,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <memory>
 
 #include "io/folder.h"
@@ -56,6 +58,33 @@ Status CheckPath(const std::string& path) {
   }
   return OkStatus();
 }
+
+// Where a file would pass the process's size limit, the system also sends SIGXFSZ, which would end
+// the host. The signal goes to the writing thread: it is held back and taken off again.
+class NoFileSizeSignal {
+ public:
+  NoFileSizeSignal() {
+    sigemptyset(&only_);
+    sigaddset(&only_, SIGXFSZ);
+    sigset_t pending;
+    was_pending_ = sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1;
+    pthread_sigmask(SIG_BLOCK, &only_, &before_);
+  }
+  ~NoFileSizeSignal() {
+    if (!was_pending_) {
+      const timespec now = {0, 0};
+      while (sigtimedwait(&only_, nullptr, &now) < 0 && errno == EINTR) {
+      }
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoFileSizeSignal(const NoFileSizeSignal&) = delete;
+  NoFileSizeSignal& operator=(const NoFileSizeSignal&) = delete;
+
+ private:
+  sigset_t only_, before_;
+  bool was_pending_ = false;
+};
 
 }  // namespace
 
@@ -105,6 +134,39 @@ Status ReadFully(int fd, const std::string& name, uint64_t offset, uint8_t* out,
     out += got;
     offset += static_cast<uint64_t>(got);
     n -= static_cast<uint64_t>(got);
+  }
+  return OkStatus();
+}
+
+Status WriteFully(int fd, const std::string& name, uint64_t offset,
+                  absl::Span<const uint8_t> bytes) {
+  constexpr uint64_t kMaxChunk = 1u << 30;
+  const uint8_t* from = bytes.data();
+  uint64_t left = bytes.size();
+  if (offset > static_cast<uint64_t>(INT64_MAX) || left > INT64_MAX - offset) {
+    return MisuseError(StrCat("writing ", name, " at byte ", offset, ": past any file's end"));
+  }
+  const NoFileSizeSignal guard;
+  while (left > 0) {
+    const ssize_t put = pwrite(fd, from, static_cast<size_t>(std::min(left, kMaxChunk)),
+                               static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) {  // nothing written is not a success that could be repeated
+      return Annotate(SystemError("write", name, put < 0 ? errno : ENOSPC),
+                      StrCat("at byte ", offset));
+    }
+    from += put;
+    offset += static_cast<uint64_t>(put);
+    left -= static_cast<uint64_t>(put);
+  }
+  return OkStatus();
+}
+
+Status SyncFolder(const std::string& folder) {
+  const Descriptor handle(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Only an error of the disk is one: some file systems cannot sync folders.
+  if (handle.valid() && fsync(handle.get()) != 0 && errno == EIO) {
+    return SystemError("flush the folder", folder, errno);
   }
   return OkStatus();
 }

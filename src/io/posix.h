@@ -1,11 +1,13 @@
-// What the POSIX adapters share: a descriptor that closes itself, reads and writes that retry, and
-// messages with the system's reason. Included by src/io/*.cpp alone.
+// What everything that holds a file descriptor shares: one that closes itself, reads and writes
+// that retry and send no signal, and messages with the system's reason. What files mean is not for
+// here; who reads or writes a whole file takes a Source or a Sink.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "core/status.h"
 
 namespace qinfer::io {
@@ -39,5 +41,13 @@ StatusOr<Descriptor> OpenForReading(const std::string& path, uint64_t* size);
 
 // Fills `out` from `offset`; a file that ends before is an IoError that names the offset.
 Status ReadFully(int fd, const std::string& name, uint64_t offset, uint8_t* out, uint64_t n);
+
+// Writes all of `bytes` at `offset`. Where the process's limit of file sizes is reached, this is an
+// IoError and not the signal that would end the process.
+Status WriteFully(int fd, const std::string& name, uint64_t offset,
+                  absl::Span<const uint8_t> bytes);
+
+// Makes the names in a folder durable. File systems that cannot do that are left alone.
+Status SyncFolder(const std::string& folder);
 
 }  // namespace qinfer::io

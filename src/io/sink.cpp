@@ -1,13 +1,10 @@
 // The two kinds of Sink: a file that appears complete or not at all, and the host's write table.
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <ctime>
 
 #include "io/folder.h"
@@ -16,33 +13,6 @@
 
 namespace qinfer::io {
 namespace {
-
-// Where a file would pass the process's size limit, the system also sends SIGXFSZ, which would end
-// the host. The signal goes to the writing thread: it is held back and taken off again.
-class NoFileSizeSignal {
- public:
-  NoFileSizeSignal() {
-    sigemptyset(&only_);
-    sigaddset(&only_, SIGXFSZ);
-    sigset_t pending;
-    was_pending_ = sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1;
-    pthread_sigmask(SIG_BLOCK, &only_, &before_);
-  }
-  ~NoFileSizeSignal() {
-    if (!was_pending_) {
-      const timespec now = {0, 0};
-      while (sigtimedwait(&only_, nullptr, &now) < 0 && errno == EINTR) {
-      }
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoFileSizeSignal(const NoFileSizeSignal&) = delete;
-  NoFileSizeSignal& operator=(const NoFileSizeSignal&) = delete;
-
- private:
-  sigset_t only_, before_;
-  bool was_pending_ = false;
-};
 
 class FileSink final : public Sink {
  public:
@@ -54,23 +24,7 @@ class FileSink final : public Sink {
 
   Status WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes) override {
     if (!file_.valid()) return MisuseError(StrCat(path_, " is already finished"));
-    const uint8_t* from = bytes.data();
-    uint64_t left = bytes.size();
-    if (offset > static_cast<uint64_t>(INT64_MAX) || left > INT64_MAX - offset) {
-      return MisuseError(StrCat("writing ", path_, " at byte ", offset, ": past any file's end"));
-    }
-    const NoFileSizeSignal guard;
-    while (left > 0) {
-      constexpr uint64_t kMaxChunk = 1u << 30;
-      const ssize_t put = pwrite(file_.get(), from, static_cast<size_t>(std::min(left, kMaxChunk)),
-                                 static_cast<off_t>(offset));
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) return Annotate(SystemError("write", path_, errno), StrCat("at byte ", offset));
-      from += put;
-      offset += static_cast<uint64_t>(put);
-      left -= static_cast<uint64_t>(put);
-    }
-    return OkStatus();
+    return WriteFully(file_.get(), path_, offset, bytes);
   }
 
   Status Commit() override {
@@ -88,13 +42,7 @@ class FileSink final : public Sink {
     }
     temporary_.clear();
     // The file is complete and in place; that its name survives a power cut needs the folder too.
-    // Some file systems cannot sync folders, and nothing is wrong with the file then.
-    const std::string folder = FolderOf(path_);
-    const Descriptor handle(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (handle.valid() && fsync(handle.get()) != 0 && errno == EIO) {
-      return SystemError("flush the folder of", path_, errno);
-    }
-    return OkStatus();
+    return SyncFolder(FolderOf(path_));
   }
 
  private:

@@ -1,18 +1,17 @@
 // OUT.partial/ on a POSIX file system.
 #include "quant/partial_store.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <system_error>
+#include <cstring>
 #include <utility>
 
 #include "io/folder.h"
+#include "io/posix.h"
 #include "quant/bytes.h"
 #include "quant/fingerprint.h"
 
@@ -26,60 +25,8 @@ constexpr uint64_t kMaxFileBytes = 8ull << 30;
 constexpr const char* kData = "model.qinfer";
 constexpr const char* kJournal = "journal";
 
-Status FileError(const char* what, const std::string& path, int error) {
-  return IoError(StrCat("cannot ", what, " ", path, ": ", std::generic_category().message(error),
-                        error == ENOSPC ? " (free some space and run again)" : ""));
-}
-
-// A descriptor that closes itself.
-class File {
- public:
-  File() = default;
-  explicit File(int fd) : fd_(fd) {}
-  File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  File& operator=(File&& other) noexcept {
-    if (fd_ >= 0) close(fd_);
-    fd_ = std::exchange(other.fd_, -1);
-    return *this;
-  }
-  ~File() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
-
-Status WriteAll(int fd, const std::string& path, uint64_t offset, absl::Span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return FileError("write", path, n < 0 ? errno : ENOSPC);
-    bytes.remove_prefix(static_cast<size_t>(n));
-    offset += static_cast<uint64_t>(n);
-  }
-  return OkStatus();
-}
-
-Status ReadAll(int fd, const std::string& path, uint64_t offset, absl::Span<uint8_t> out) {
-  while (!out.empty()) {
-    const ssize_t n = pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return FileError("read", path, errno);
-    if (n == 0) return IoError(StrCat(path, " ends at byte ", offset, ", before it should"));
-    out.remove_prefix(static_cast<size_t>(n));
-    offset += static_cast<uint64_t>(n);
-  }
-  return OkStatus();
-}
-
-Status SyncFolder(const std::string& folder) {
-  const File file(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.get() < 0) return FileError("open", folder, errno);
-  // Some file systems do not sync folders; then there is nothing more to be had.
-  if (fsync(file.get()) != 0 && errno != EINVAL) return FileError("sync", folder, errno);
-  return OkStatus();
+absl::Span<const uint8_t> Bytes(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
 class PartialStoreImpl final : public PartialStore {
@@ -93,11 +40,11 @@ class PartialStoreImpl final : public PartialStore {
 
   Status Begin(uint64_t fingerprint, bool resume) {
     if (mkdir(folder_.c_str(), 0777) != 0 && errno != EEXIST) {
-      return FileError("make the folder", folder_, errno);
+      return io::SystemError("make the folder", folder_, errno);
     }
     const std::string journal = io::JoinPath(folder_, kJournal);
-    journal_ = File(open(journal.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (journal_.get() < 0) return FileError("open", journal, errno);
+    journal_ = io::Descriptor(open(journal.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!journal_.valid()) return io::SystemError("open", journal, errno);
     if (flock(journal_.get(), LOCK_EX | LOCK_NB) != 0) {
       return BusyError(StrCat("another process is writing ", output_));
     }
@@ -106,16 +53,18 @@ class PartialStoreImpl final : public PartialStore {
       QINFER_ASSIGN_OR_RETURN(found, ReadJournal(journal, fingerprint));
     }
     opened_ = true;
+    keep_ = found;  // an earlier run's work is not lost because this one cannot begin
     const std::string data = io::JoinPath(folder_, kData);
-    data_ = File(open(data.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (found ? 0 : O_TRUNC), 0666));
-    if (data_.get() < 0) return FileError("open", data, errno);
+    data_ = io::Descriptor(
+        open(data.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (found ? 0 : O_TRUNC), 0666));
+    if (!data_.valid()) return io::SystemError("open", data, errno);
     if (found) return OkStatus();
     RemoveOthers();
     ByteWriter header;
     header.PutBytes(kMagic, sizeof(kMagic));
     header.Put(fingerprint);
-    if (ftruncate(journal_.get(), 0) != 0) return FileError("truncate", journal, errno);
-    QINFER_RETURN_IF_ERROR(WriteAll(journal_.get(), journal, 0, Span(header.bytes())));
+    if (ftruncate(journal_.get(), 0) != 0) return io::SystemError("truncate", journal, errno);
+    QINFER_RETURN_IF_ERROR(io::WriteFully(journal_.get(), journal, 0, Bytes(header.bytes())));
     journal_end_ = kHeaderBytes;
     return OkStatus();
   }
@@ -123,13 +72,14 @@ class PartialStoreImpl final : public PartialStore {
   const std::vector<std::string>& groups() const override { return groups_; }
 
   Status AppendGroup(std::string_view record) override {
-    if (fdatasync(data_.get()) != 0) return FileError("sync", folder_, errno);
+    if (fdatasync(data_.get()) != 0) return io::SystemError("sync", folder_, errno);
     ByteWriter out;
     out.Put(static_cast<uint64_t>(record.size()));
     out.Put(HashText(record));
     out.PutBytes(record.data(), record.size());
-    QINFER_RETURN_IF_ERROR(WriteAll(journal_.get(), folder_, journal_end_, Span(out.bytes())));
-    if (fdatasync(journal_.get()) != 0) return FileError("sync", folder_, errno);
+    QINFER_RETURN_IF_ERROR(io::WriteFully(journal_.get(), io::JoinPath(folder_, kJournal),
+                                          journal_end_, Bytes(out.bytes())));
+    if (fdatasync(journal_.get()) != 0) return io::SystemError("sync", folder_, errno);
     journal_end_ += out.bytes().size();
     return OkStatus();
   }
@@ -137,18 +87,20 @@ class PartialStoreImpl final : public PartialStore {
   std::unique_ptr<io::Sink> OpenSink() override { return std::make_unique<StoreSink>(this); }
 
   Status ReadBack(uint64_t offset, absl::Span<uint8_t> out) const override {
-    return ReadAll(data_.get(), io::JoinPath(folder_, kData), offset, out);
+    return io::ReadFully(data_.get(), io::JoinPath(folder_, kData), offset, out.data(), out.size());
   }
 
   Status SaveFile(const std::string& name, absl::Span<const uint8_t> bytes) override {
     const std::string path = io::JoinPath(folder_, name), temporary = path + ".new";
     {
-      const File file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-      if (file.get() < 0) return FileError("open", temporary, errno);
-      QINFER_RETURN_IF_ERROR(WriteAll(file.get(), temporary, 0, bytes));
-      if (fdatasync(file.get()) != 0) return FileError("sync", temporary, errno);
+      const io::Descriptor file(
+          open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      if (!file.valid()) return io::SystemError("open", temporary, errno);
+      QINFER_RETURN_IF_ERROR(io::WriteFully(file.get(), temporary, 0, bytes));
+      if (fdatasync(file.get()) != 0) return io::SystemError("sync", temporary, errno);
     }
-    if (rename(temporary.c_str(), path.c_str()) != 0) return FileError("rename", temporary, errno);
+    if (rename(temporary.c_str(), path.c_str()) != 0)
+      return io::SystemError("rename", temporary, errno);
     return OkStatus();
   }
 
@@ -167,7 +119,7 @@ class PartialStoreImpl final : public PartialStore {
     explicit StoreSink(PartialStoreImpl* store) : store_(store) {}
     const std::string& name() const override { return store_->output_; }
     Status WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes) override {
-      return WriteAll(store_->data_.get(), store_->output_, offset, bytes);
+      return io::WriteFully(store_->data_.get(), store_->output_, offset, bytes);
     }
     Status Commit() override { return store_->Commit(); }
 
@@ -175,20 +127,16 @@ class PartialStoreImpl final : public PartialStore {
     PartialStoreImpl* store_;
   };
 
-  static absl::Span<const uint8_t> Span(std::string_view text) {
-    return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-  }
-
   // True where the journal belongs to this run; a cut or damaged record ends it.
   StatusOr<bool> ReadJournal(const std::string& path, uint64_t fingerprint) {
     struct stat info;
-    if (fstat(journal_.get(), &info) != 0) return FileError("look at", path, errno);
+    if (fstat(journal_.get(), &info) != 0) return io::SystemError("look at", path, errno);
     const uint64_t size = static_cast<uint64_t>(info.st_size);
     if (size < kHeaderBytes) return false;
     if (size > kMaxJournalBytes) return FormatError(StrCat(path, " is not a journal of ours"));
     std::string bytes(size, '\0');
-    QINFER_RETURN_IF_ERROR(
-        ReadAll(journal_.get(), path, 0, {reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()}));
+    QINFER_RETURN_IF_ERROR(io::ReadFully(journal_.get(), path, 0,
+                                         reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()));
     if (std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) {
       return FormatError(StrCat(path, " is not a journal of ours; remove ", folder_));
     }
@@ -216,16 +164,16 @@ class PartialStoreImpl final : public PartialStore {
       journal_end_ = in.offset();
     }
     if (ftruncate(journal_.get(), static_cast<off_t>(journal_end_)) != 0) {
-      return FileError("truncate", path, errno);
+      return io::SystemError("truncate", path, errno);
     }
     return true;
   }
 
   Status Commit() {
     const std::string data = io::JoinPath(folder_, kData);
-    if (fsync(data_.get()) != 0) return FileError("sync", data, errno);
-    if (rename(data.c_str(), output_.c_str()) != 0) return FileError("rename", data, errno);
-    QINFER_RETURN_IF_ERROR(SyncFolder(io::FolderOf(output_)));
+    if (fsync(data_.get()) != 0) return io::SystemError("sync", data, errno);
+    if (rename(data.c_str(), output_.c_str()) != 0) return io::SystemError("rename", data, errno);
+    QINFER_RETURN_IF_ERROR(io::SyncFolder(io::FolderOf(output_)));
     committed_ = true;
     RemoveFolder();
     return OkStatus();
@@ -247,7 +195,7 @@ class PartialStoreImpl final : public PartialStore {
   }
 
   const std::string output_, folder_;
-  File journal_, data_;
+  io::Descriptor journal_, data_;
   uint64_t journal_end_ = 0;
   std::vector<std::string> groups_;
   bool opened_ = false, committed_ = false, keep_ = false;

@@ -2,6 +2,7 @@
 // cancelling, refusals.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -199,6 +200,30 @@ TEST(Quantize, CancelLeavesNothingUnlessResumeWasAsked) {
     EXPECT_EQ(folder.entries(), resume ? 1u : 0u);
     work->reset();
     EXPECT_EQ(folder.entries(), resume ? 1u : 0u);
+  }
+}
+
+// A small file size limit stands for a full disk; it also sends SIGXFSZ, which must not end the
+// host.
+TEST(Quantize, AFullDiskIsAStatusAndLeavesNothing) {
+  Host host;
+  auto checkpoint = host.Open(TinyPath());
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  // The first cannot even write its journal, the second some of the model.
+  for (const rlim_t bytes : {rlim_t{4}, rlim_t{200 << 10}}) {
+    TemporaryFolder folder;
+    const rlimit small{bytes, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const auto report =
+        Quantize(&host, checkpoint, Options("int4", folder.File("x.qinfer"), nullptr));
+    setrlimit(RLIMIT_FSIZE, &before);
+    ASSERT_FALSE(report.ok());
+    EXPECT_EQ(report.status().code(), absl::StatusCode::kUnavailable) << report.status();
+    const std::string message(report.status().message());
+    EXPECT_NE(message.find(folder.File("x.qinfer")), std::string::npos) << message;
+    EXPECT_NE(message.find("ulimit -f"), std::string::npos) << message;
+    EXPECT_EQ(folder.entries(), 0u);
   }
 }
 
