@@ -102,7 +102,6 @@ inline double LogD(double x) {
 }
 
 inline float Log(float x) { return static_cast<float>(LogD(x)); }
-inline double Log2D(double x) { return LogD(x) * 1.4426950408889634; }
 
 inline double ExpD(double x) {
   if (x != x) return x;
@@ -155,16 +154,6 @@ inline void SinCosD(double x, double* sin, double* cos) {
     default:
       *sin = -c, *cos = s;
   }
-}
-inline double SinD(double x) {
-  double s, c;
-  SinCosD(x, &s, &c);
-  return s;
-}
-inline double CosD(double x) {
-  double s, c;
-  SinCosD(x, &s, &c);
-  return c;
 }
 
 }  // namespace qinfer::kernels::math

@@ -110,7 +110,6 @@ class CalibrationData final : public Calibration,
   };
   Feed SaveFeed() const { return {waiting_, held_out_, want_self_generated_}; }
   void RestoreFeed(Feed feed);
-  bool wants_self_generated() const { return want_self_generated_; }
   void AddGenerated(std::vector<Sample> samples, std::vector<Sample> held_out);
   // Makes a finished run's statistics part of this object.
   Status Commit(StatsTable stats, uint64_t samples, uint64_t tokens, bool self_generated);

@@ -59,7 +59,6 @@ class Drift {
   // The hidden states as bytes, for a resumed run.
   absl::Span<const uint8_t> State() const;
   Status SetState(std::string_view bytes);
-  const std::vector<Sample>& sample_list() const { return samples_; }
 
  private:
   // Running sums of one scored position over the vocabulary.

@@ -1,3 +1,5 @@
+// Walks a specification for what each tensor is used for, what is split off and in which order
+// tensors go.
 #include "quant/source_uses.h"
 
 #include <utility>

@@ -45,7 +45,6 @@ class TensorStream {
   const Extremes& extremes() const { return extremes_; }
   bool clipped() const { return options_.pack.clip; }
   const Range& range() const { return options_.pack.range; }  // where clipped
-  uint64_t done_bytes() const { return done_bytes_; }
 
  private:
   StatusOr<bool> StepPanels(const Deadline& deadline);
