@@ -18,7 +18,8 @@ typedef qinfer_status(QINFER_CALL* qinfer_logits_fn)(void* user, const float* ro
 
 typedef struct qinfer_perplexity_options {
   uint32_t struct_size;
-  uint32_t context;               /* tokens per window; the second half is scored; 0 = 512 */
+  uint32_t context;               /* tokens per window, 4 to the context of the model and of the
+                                     reference; the second half is scored; 0 = 512 */
   uint32_t max_windows;           /* 0 = all whole windows */
   uint32_t k_type;                /* QINFER_KV_...; 0 = F16 */
   uint32_t v_type;                /* QINFER_KV_...; 0 = F16 */

@@ -102,7 +102,7 @@ QINFER_API qinfer_status QINFER_CALL qinfer_task_take_calibration(qinfer_task* t
 QINFER_API void QINFER_CALL qinfer_task_release(qinfer_task* task);
 
 /* ---- Reports ---- */
-/* A report is a tree. Nodes are found by path: "perplexity", "layers[3].tensors[0].mse"; the empty
+/* A report is a tree. Nodes are found by path: "perplexity", "layers[3].hidden.cosine"; the empty
  * path is the root. Paths are (text, length) with QINFER_STRLEN for NUL-terminated text. */
 #define QINFER_REPORT_NULL 0u
 #define QINFER_REPORT_BOOL 1u

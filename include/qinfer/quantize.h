@@ -28,12 +28,13 @@ typedef struct qinfer_calibration_options {
   uint32_t struct_size;
   uint32_t samples;       /* 0 = 128 */
   uint32_t sample_tokens; /* tokens per sample; 0 = 512 */
-  uint32_t activations;   /* QINFER_OBSERVER_... */
-  uint32_t weights;       /* QINFER_OBSERVER_... */
-  uint32_t range;         /* QINFER_RANGE_... */
-  uint64_t seed;          /* which samples are drawn; any value */
-  double ema_alpha;       /* (0, 1); 0 = 0.95 */
-  double percentile;      /* (50, 100]; 0 = 99.99 */
+  uint32_t activations; /* QINFER_OBSERVER_...; of the many inputs of experts min-max alone is kept,
+                           whatever this says: nothing uses more of them */
+  uint32_t weights;     /* QINFER_OBSERVER_... */
+  uint32_t range;       /* QINFER_RANGE_... */
+  uint64_t seed;        /* which samples are drawn; any value */
+  double ema_alpha;     /* (0, 1); 0 = 0.95 */
+  double percentile;    /* (50, 100]; 0 = 99.99 */
 } qinfer_calibration_options;
 #define QINFER_CALIBRATION_OPTIONS_INIT \
   { (uint32_t)sizeof(qinfer_calibration_options), 0, 0, 0, 0, 0, 0, 0.0, 0.0 }
@@ -102,8 +103,8 @@ QINFER_API void QINFER_CALL qinfer_calibration_release(qinfer_calibration* calib
 
 /* ---- Conversion ---- */
 /** Begins to write any model as a .qinfer file, without loss where our formats allow; the report
- * says of each tensor whether it was exact: {"tensors": [{"name", "source", "format", "exact",
- * ...}], ...}.
+ * says of each tensor whether it was: {"tensors": [{"name", "source_type", "format", "import":
+ * "exact" or "measured", ...}], ...}.
  * @param model  opened with QINFER_PARTS_ALL or _HEADER; not NULL
  * @param target not NULL
  * @param out    the task, owned by the caller; not NULL
@@ -138,8 +139,11 @@ typedef struct qinfer_quantize_options {
   uint32_t struct_size;
   uint32_t group_size; /* 32, 64, 128 or QINFER_GROUP_ROW; 0 = 32, or what `scheme` says */
   uint64_t flags;      /* QINFER_QUANTIZE_... */
-  /* Of linear weights: "int4", "int6", "int8", "f16", or a full format name such as
-   * "int4-g64-f16-min" (docs/quantization.md); empty = "int4". */
+  /* Of linear weights: "f32", "f16", "bf16", or KIND-GROUP-SCALE with an optional "-min" (a minimum
+   * beside each scale; not with e8m0), for example "int4-g64-f16-min". KIND: int4, int6, int8.
+   * GROUP, the weights of a scale: g32, g64, g128, row; g16 with int6. SCALE, its type: f16, f32,
+   * e8m0; sub8 with int4 and int6 in g16 or g32. "int4", "int6" and "int8" alone: -g32-f16. Empty =
+   * "int4". */
   qinfer_str scheme;
   qinfer_str method;    /* "rtn"; empty = "rtn" */
   qinfer_str embedding; /* "f16", "bf16", "int8" or "keep"; empty = "keep" */

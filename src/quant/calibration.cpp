@@ -39,6 +39,7 @@ void DescribeExperts(const StatsTable& stats, observe::Report* report) {
     item["least_tokens"] = fewest;
   }
   if (experts == 0) return;
+  (*report)["expert_activations"] = ObserverName(ObserverKind::kMinMax);
   observe::Report& all = (*report)["expert_coverage"];
   all["experts"] = experts;
   all["without_tokens"] = uncovered;

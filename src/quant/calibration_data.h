@@ -49,7 +49,8 @@ using StatsTable = std::vector<InputStats>;
 
 // The input that feeds a linear weight of this role.
 model::LinearRole InputOf(model::LinearRole role);
-// Inputs of experts are many: only their moments and ranges are kept.
+// Inputs of experts are many (two a layer and expert, 16 KiB a histogram), and activations into
+// experts never get a fixed range: only their moments and extremes are kept, whatever is asked for.
 inline ObserverKind ObserverFor(ObserverKind kind, uint32_t part) {
   return part == model::kNoPart ? kind : ObserverKind::kMinMax;
 }

@@ -75,6 +75,9 @@ TEST(QuantizeExperts, ExpertsAloneSaveMuchAndCostLittle) {
   // Three layers of 16 experts, all reached by so many tokens.
   EXPECT_EQ(Number(report, "calibration.expert_coverage.experts"), 48.0);
   EXPECT_EQ(Number(report, "calibration.expert_coverage.without_tokens"), 0.0);
+  // Whatever observer was asked for.
+  EXPECT_EQ(report.Find("calibration.activations")->AsString(), "histogram");
+  EXPECT_EQ(report.Find("calibration.expert_activations")->AsString(), "minmax");
   uint64_t before = 0, after = 0;
   const observe::Report* tensors = report.Find("tensors");
   ASSERT_NE(tensors, nullptr);
