@@ -11,6 +11,8 @@
 namespace qinfer::tokenizer::jinja {
 namespace {
 
+// A text between tags is a statement of its own, which takes as much as three nodes.
+constexpr size_t kTextWeight = 3;
 constexpr size_t kNone = std::string_view::npos;
 // Longest first.
 constexpr std::array<std::string_view, 25> kOperators = {
@@ -44,7 +46,10 @@ class Lexer {
   }
 
   StatusOr<std::vector<Token>> Run() {
-    while (at_ < source_.size()) QINFER_RETURN_IF_ERROR(LexText());
+    while (at_ < source_.size()) {
+      QINFER_RETURN_IF_ERROR(LexText());
+      QINFER_RETURN_IF_ERROR(CheckTokens());
+    }
     Push(TokenKind::kEnd, "", source_.size());
     return std::move(tokens_);
   }
@@ -58,10 +63,17 @@ class Lexer {
   size_t MatchRawBegin(size_t at) const;
   size_t MatchTagEnd(bool variable) const;
   Status LexOperator(std::vector<char>* open);
+  Status CheckTokens() const {
+    if (weight_ <= kMaxTokens) return OkStatus();
+    return Error(StrCat("the template has over ", kMaxTokens,
+                        " tokens (names, numbers, operators, tags), which is the limit"),
+                 at_);
+  }
 
   void Push(TokenKind kind, std::string text, size_t at) {
     const auto line = std::upper_bound(line_starts_.begin(), line_starts_.end(), at);
     const auto index = static_cast<size_t>(line - line_starts_.begin());
+    weight_ += kind == TokenKind::kData ? kTextWeight : 1;
     tokens_.push_back({kind, std::move(text), static_cast<uint32_t>(index),
                        static_cast<uint32_t>(at - line_starts_[index - 1] + 1)});
   }
@@ -89,6 +101,7 @@ class Lexer {
   const std::string& name_;
   std::vector<size_t> line_starts_;
   std::vector<Token> tokens_;
+  size_t weight_ = 0;
   size_t at_ = 0;
   bool line_starting_ = true;  // the last match ended with a newline
 };
@@ -210,6 +223,7 @@ Status Lexer::LexTag(size_t begin, bool variable) {
       return OkStatus();
     }
     QINFER_RETURN_IF_ERROR(LexInTag(&open));
+    QINFER_RETURN_IF_ERROR(CheckTokens());
   }
   return OkStatus();  // the parser says what is missing
 }
@@ -280,6 +294,10 @@ Status Lexer::LexOperator(std::vector<char>* open) {
 }  // namespace
 
 StatusOr<std::vector<Token>> Tokenize(std::string_view text, const std::string& name) {
+  if (text.size() > kMaxTemplateBytes) {
+    return FormatError(StrCat(name, ": a chat template of ", text.size(), " bytes; the limit is ",
+                              kMaxTemplateBytes));
+  }
   const size_t invalid = FindInvalidUtf8(text);
   if (invalid != kNone) {
     return FormatError(StrCat(name, ": invalid UTF-8 at byte ", invalid));

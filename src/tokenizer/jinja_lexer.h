@@ -31,6 +31,12 @@ struct Token {
   uint32_t line = 1, column = 1;  // from 1; columns in bytes
 };
 
+// Bounds on a template, and so on what its tokens and its tree take: the largest that models come
+// with have a tenth of either. Together with the tree that the parser makes of them (at most one
+// node for a token) a template of any size takes less than 48 MiB.
+inline constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
+inline constexpr size_t kMaxTokens = 100'000;
+
 // FormatError with line and column. `name` is the template's, for messages.
 StatusOr<std::vector<Token>> Tokenize(std::string_view text, const std::string& name);
 

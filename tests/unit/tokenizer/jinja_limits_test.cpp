@@ -123,6 +123,30 @@ TEST(JinjaLimits, SmallStack) {
   ExpectLimit(text, "max_depth");
 }
 
+std::string Repeated(const std::string& unit, size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) text += unit;
+  return text;
+}
+
+// The tree of a template is not under anybody's budget, so its size is bounded.
+TEST(JinjaLimits, SizeOfATemplate) {
+  const auto refused = [](const std::string& text, const std::string& why) {
+    const auto parsed = ChatTemplate::Parse(text, "t");
+    ASSERT_FALSE(parsed.ok()) << why;
+    EXPECT_EQ(parsed.status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_NE(std::string(parsed.status().message()).find(why), std::string::npos)
+        << parsed.status();
+  };
+  refused(std::string((size_t{1} << 20) + 1, 'x'),
+          "t: a chat template of 1048577 bytes; the limit");
+  refused(Repeated("{{ 1 }}", 100'000), "the template has over 100000 tokens");
+  refused(Repeated("x{##}", 40'000), "tokens");
+  refused("{{ [" + Repeated("1,", 400'000) + "] }}", "tokens");
+  EXPECT_TRUE(ChatTemplate::Parse(std::string(size_t{1} << 20, 'x'), "t").ok());
+  EXPECT_TRUE(ChatTemplate::Parse(Repeated("{{ 1 }}", 30'000), "t").ok());
+}
+
 TEST(ChatTemplateErrors, NameThePlace) {
   const auto message = [](const std::string& text) { return std::string(Outcome(text).message()); };
   EXPECT_EQ(message("a\n{{ x y }}").substr(0, 7), "t:2:6: ");
