@@ -207,6 +207,7 @@ class Writer {
     const String strings(strings_, spec_.memory);  // the program's, while contents are added
     QINFER_ASSIGN_OR_RETURN(const Normalizer normalizer,
                             Normalizer::Open(normalizer_, strings, spec_.memory));
+    MatchBudget budget(strings_.size());
     // Special tokens come first where two have the same (normalized) content.
     std::vector<std::pair<std::string, int32_t>> tries[2];
     for (const bool special : {true, false}) {
@@ -219,7 +220,7 @@ class Writer {
           String result(spec_.memory);
           String scratch(spec_.memory);
           bool head_kept;
-          QINFER_RETURN_IF_ERROR(normalizer.Apply(content, &result, &scratch, &head_kept));
+          QINFER_RETURN_IF_ERROR(normalizer.Apply(content, &budget, &result, &scratch, &head_kept));
           content = result;
         }
         if (content.size() > kMaxAddedBytes)

@@ -86,7 +86,7 @@ StatusOr<Decoder> Decoder::Open(absl::Span<const BlobOp> ops, std::string_view s
   return d;
 }
 
-Status Decoder::Replace(size_t index, std::string_view in, String* out) const {
+Status Decoder::Replace(size_t index, std::string_view in, MatchBudget* budget, String* out) const {
   const BlobOp& op = ops_[index];
   size_t from = 0;
   if (static_cast<DecodeKind>(op.kind) == DecodeKind::kReplace) {
@@ -97,7 +97,7 @@ Status Decoder::Replace(size_t index, std::string_view in, String* out) const {
       from = at + pattern.size();
     }
   } else {
-    Pattern::Matcher matcher(*patterns_[index], in);
+    Pattern::Matcher matcher(*patterns_[index], in, budget);
     size_t begin = 0;
     size_t end = 0;
     for (;;) {
@@ -112,7 +112,7 @@ Status Decoder::Replace(size_t index, std::string_view in, String* out) const {
   return OkStatus();
 }
 
-Status Decoder::Step(size_t index, const TextList& in, TextList* out) const {
+Status Decoder::Step(size_t index, const TextList& in, MatchBudget* budget, TextList* out) const {
   const BlobOp& op = ops_[index];
   switch (static_cast<DecodeKind>(op.kind)) {
     case DecodeKind::kByteLevel: {
@@ -142,7 +142,7 @@ Status Decoder::Step(size_t index, const TextList& in, TextList* out) const {
     case DecodeKind::kReplace:
     case DecodeKind::kReplaceRegex:
       for (size_t i = 0; i < in.size(); ++i) {
-        QINFER_RETURN_IF_ERROR(Replace(index, in[i], &out->bytes));
+        QINFER_RETURN_IF_ERROR(Replace(index, in[i], budget, &out->bytes));
         out->Close();
         if (out->bytes.size() > kGrowthFloor && out->bytes.size() / kMaxGrowth > in.bytes.size())
           return FormatError("the tokenizer's decoder makes the text more than 64 times longer");
@@ -172,9 +172,10 @@ Status Decoder::Step(size_t index, const TextList& in, TextList* out) const {
 }
 
 Status Decoder::DecodeAll(TextList* tokens, TextList* scratch, std::string* out) const {
+  MatchBudget budget(tokens->bytes.size());
   for (size_t i = 0; i < ops_.size(); ++i) {
     scratch->Clear();
-    QINFER_RETURN_IF_ERROR(Step(i, *tokens, scratch));
+    QINFER_RETURN_IF_ERROR(Step(i, *tokens, &budget, scratch));
     tokens->bytes.swap(scratch->bytes);
     tokens->ends.swap(scratch->ends);
   }
@@ -184,6 +185,7 @@ Status Decoder::DecodeAll(TextList* tokens, TextList* scratch, std::string* out)
 
 void Decoder::AppendOne(std::string_view token, bool first, std::string* out) const {
   String text(token);
+  MatchBudget budget(token.size());
   String next;
   bool fused = false;
   for (size_t i = 0; i < ops_.size(); ++i) {
@@ -220,7 +222,7 @@ void Decoder::AppendOne(std::string_view token, bool first, std::string* out) co
         break;
       case DecodeKind::kReplace:
       case DecodeKind::kReplaceRegex:
-        if (!Replace(i, text, &next).ok()) next = text;
+        if (!Replace(i, text, &budget, &next).ok()) next = text;
         break;
       case DecodeKind::kSuffix: {
         const std::string_view suffix = Text(op);

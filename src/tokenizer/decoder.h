@@ -49,8 +49,8 @@ class Decoder {
   void AppendOne(std::string_view token, bool first, std::string* out) const;
 
  private:
-  Status Step(size_t index, const TextList& in, TextList* out) const;
-  Status Replace(size_t index, std::string_view in, String* out) const;
+  Status Step(size_t index, const TextList& in, MatchBudget* budget, TextList* out) const;
+  Status Replace(size_t index, std::string_view in, MatchBudget* budget, String* out) const;
   std::string_view Text(const BlobOp& op) const {
     return strings_.substr(op.text_offset, op.text_size);
   }

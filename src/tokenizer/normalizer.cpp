@@ -48,7 +48,8 @@ StatusOr<Normalizer> Normalizer::Open(absl::Span<const BlobOp> ops, std::string_
   return n;
 }
 
-Status Normalizer::Step(size_t index, std::string_view in, String* out, bool* head_kept) const {
+Status Normalizer::Step(size_t index, std::string_view in, MatchBudget* budget, String* out,
+                        bool* head_kept) const {
   const BlobOp& op = ops_[index];
   const std::string_view text = strings_.substr(op.text_offset, op.text_size);
   const std::string_view text2 = strings_.substr(op.text2_offset, op.text2_size);
@@ -75,7 +76,7 @@ Status Normalizer::Step(size_t index, std::string_view in, String* out, bool* he
       return OkStatus();
     }
     case NormKind::kReplaceRegex: {
-      Pattern::Matcher matcher(*patterns_[index], in);
+      Pattern::Matcher matcher(*patterns_[index], in, budget);
       size_t from = 0;
       size_t begin = 0;
       size_t end = 0;
@@ -129,13 +130,13 @@ Status Normalizer::Step(size_t index, std::string_view in, String* out, bool* he
   return InternalError("normalizer: unknown step");
 }
 
-Status Normalizer::Apply(std::string_view text, String* out, String* scratch,
+Status Normalizer::Apply(std::string_view text, MatchBudget* budget, String* out, String* scratch,
                          bool* head_kept) const {
   *head_kept = true;
   out->assign(text);
   for (size_t i = 0; i < ops_.size(); ++i) {
     scratch->clear();
-    QINFER_RETURN_IF_ERROR(Step(i, *out, scratch, head_kept));
+    QINFER_RETURN_IF_ERROR(Step(i, *out, budget, scratch, head_kept));
     QINFER_RETURN_IF_ERROR(CheckGrowth(text.size(), scratch->size()));
     out->swap(*scratch);
   }

@@ -22,10 +22,12 @@ class Normalizer {
   // `*head_kept` tells whether the first character of `text` still stands at the beginning: some
   // pre-tokenizers treat the beginning of the input in a special way. `out` and `scratch` are
   // overwritten; the result is in `out`.
-  Status Apply(std::string_view text, String* out, String* scratch, bool* head_kept) const;
+  Status Apply(std::string_view text, MatchBudget* budget, String* out, String* scratch,
+               bool* head_kept) const;
 
  private:
-  Status Step(size_t index, std::string_view in, String* out, bool* head_kept) const;
+  Status Step(size_t index, std::string_view in, MatchBudget* budget, String* out,
+              bool* head_kept) const;
 
   absl::Span<const BlobOp> ops_;
   std::string_view strings_;

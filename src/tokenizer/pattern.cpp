@@ -4,6 +4,7 @@
 
 #include <pcre2.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tokenizer/utf8.h"
@@ -11,13 +12,57 @@
 namespace qinfer::tokenizer {
 namespace {
 
-// Enough for any pattern of a real tokenizer on megabytes of text; a pattern that goes exponential
-// ends with an error within a fraction of a second.
-constexpr uint32_t kMatchLimit = 5'000'000;
+// The library's own limit starts anew at every position of a text, so work is counted by
+// MatchBudget instead: every item of an expression is preceded by a call-out.
+constexpr uint32_t kMatchLimit = UINT32_MAX;
 constexpr uint32_t kDepthLimit = 100'000;
 constexpr uint32_t kHeapLimitKib = 32 * 1024;
 constexpr size_t kMaxPatternBytes = 1 << 16;
 constexpr size_t kHeader = Memory::kAlign;  // keeps a block's size in front of it
+
+constexpr uint32_t kByCapture = UINT32_MAX;  // a reference: as long as what was captured
+
+// The least number of times that an item of an expression is repeated, where it says so.
+uint32_t LeastRepeat(std::string_view item) {
+  if (item.empty() || item.front() == ')' || item.front() == '[') {
+    // Of a class only what follows it; a group's items are counted one by one.
+    const size_t close = item.rfind(']');
+    if (item.empty() || item.front() == ')' || close == std::string_view::npos) return 0;
+    item.remove_prefix(close);
+  }
+  const size_t open = item.rfind('{');
+  if (open == std::string_view::npos || open == 0) return 0;
+  // \\x{...}, \\p{...} and their like are no repeats.
+  if (open >= 2 && item[open - 2] == '\\' && item[open - 1] != '\\') {
+    if (std::string_view("xpPoNgk").find(item[open - 1]) != std::string_view::npos) return 0;
+  }
+  uint32_t count = 0;
+  for (size_t i = open + 1; i < item.size() && item[i] >= '0' && item[i] <= '9'; ++i) {
+    count = std::min<uint32_t>(count * 10 + static_cast<uint32_t>(item[i] - '0'), 100'000);
+  }
+  return count;
+}
+
+bool IsReference(std::string_view item) {
+  if (item.size() >= 2 && item[0] == '\\') {
+    return (item[1] >= '1' && item[1] <= '9') || item[1] == 'g' || item[1] == 'k';
+  }
+  return item.substr(0, 4) == "(?P=";
+}
+
+struct CostTable {
+  std::string_view expression;
+  std::vector<uint32_t>* costs;
+};
+
+int NoteCost(pcre2_callout_enumerate_block* block, void* data) {
+  auto* table = static_cast<CostTable*>(data);
+  if (block->pattern_position >= table->costs->size()) return 0;
+  const std::string_view item =
+      table->expression.substr(block->pattern_position, block->next_item_length);
+  (*table->costs)[block->pattern_position] = IsReference(item) ? kByCapture : LeastRepeat(item);
+  return 0;
+}
 
 void* Allocate(size_t bytes, void* user) {
   if (bytes > SIZE_MAX - kHeader) return nullptr;
@@ -61,25 +106,46 @@ StatusOr<std::unique_ptr<const Pattern>> Pattern::Compile(std::string_view text,
   pcre2_set_parens_nest_limit(context, 100);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  pattern->code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                                 PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
-                                 &error, &offset, context);
+  pattern->code_ = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT,
+      &error, &offset, context);
   pcre2_compile_context_free(context);
   if (pattern->code_ == nullptr) {
     if (error == PCRE2_ERROR_NOMEMORY) return NoMemoryError("no memory for a pattern");
     return FormatError(StrCat("pattern ", std::string(text),
                               " does not compile: ", ErrorText(error), " at offset ", offset));
   }
+  pattern->costs_.resize(translated.size() + 1);
+  CostTable table{translated, &pattern->costs_};
+  pcre2_callout_enumerate(static_cast<const pcre2_code*>(pattern->code_), NoteCost, &table);
   return std::unique_ptr<const Pattern>(std::move(pattern));
 }
+
+// The work between two call-outs: the item itself, the characters that a repeat has passed over,
+// and those that it may pass over in vain.
+struct MatchWork {
+  static int Count(pcre2_callout_block* block, void* data) {
+    auto* matcher = static_cast<Pattern::Matcher*>(data);
+    const size_t at = block->current_position;
+    uint64_t steps = 1;
+    if (at > matcher->seen_) steps += at - matcher->seen_;
+    matcher->seen_ = at;
+    const auto& costs = matcher->pattern_.costs_;
+    uint64_t cost = block->pattern_position < costs.size() ? costs[block->pattern_position] : 0;
+    if (cost == kByCapture) cost = at - std::min(at, block->start_match);
+    steps += std::min<uint64_t>(cost, block->subject_length - at);
+    return matcher->budget_->Spend(steps) ? 0 : PCRE2_ERROR_CALLOUT;
+  }
+};
 
 Pattern::~Pattern() {
   pcre2_code_free(static_cast<pcre2_code*>(code_));
   pcre2_general_context_free(static_cast<pcre2_general_context*>(general_));
 }
 
-Pattern::Matcher::Matcher(const Pattern& pattern, std::string_view text)
-    : pattern_(pattern), text_(text) {
+Pattern::Matcher::Matcher(const Pattern& pattern, std::string_view text, MatchBudget* budget)
+    : pattern_(pattern), text_(text), budget_(budget) {
   auto* general = static_cast<pcre2_general_context*>(pattern.general_);
   match_data_ = pcre2_match_data_create(1, general);
   auto* context = pcre2_match_context_create(general);
@@ -88,6 +154,7 @@ Pattern::Matcher::Matcher(const Pattern& pattern, std::string_view text)
   pcre2_set_match_limit(context, kMatchLimit);
   pcre2_set_depth_limit(context, kDepthLimit);
   pcre2_set_heap_limit(context, kHeapLimitKib);
+  pcre2_set_callout(context, MatchWork::Count, this);
 }
 
 Pattern::Matcher::~Matcher() {
@@ -100,12 +167,18 @@ StatusOr<bool> Pattern::Matcher::Next(size_t* begin, size_t* end) {
     return NoMemoryError("no memory to match a pattern");
   auto* data = static_cast<pcre2_match_data*>(match_data_);
   while (position_ <= text_.size()) {
+    seen_ = position_;
     const int rc =
         pcre2_match(static_cast<const pcre2_code*>(pattern_.code_),
                     reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(), position_,
                     PCRE2_NO_UTF_CHECK, data, static_cast<pcre2_match_context*>(match_context_));
     if (rc == PCRE2_ERROR_NOMATCH) break;
     if (rc == PCRE2_ERROR_NOMEMORY) return NoMemoryError("no memory to match a pattern");
+    if (rc == PCRE2_ERROR_CALLOUT)
+      return UnsupportedError(
+          StrCat("a regular expression of the tokenizer takes too long on this text: too much work "
+                 "up to byte ",
+                 position_, " of ", text_.size()));
     if (rc < 0)
       return UnsupportedError(
           StrCat("a pattern of the tokenizer needs too much work on this text (", ErrorText(rc),

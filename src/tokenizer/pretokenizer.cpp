@@ -169,7 +169,7 @@ Status Pretokenizer::SplitWith(size_t index, PretokenizerState* state) const {
                        w.begin + static_cast<uint32_t>(end));
       }
     } else {
-      Pattern::Matcher matcher(*patterns_[index], word);
+      Pattern::Matcher matcher(*patterns_[index], word, state->match_budget);
       for (;;) {
         QINFER_ASSIGN_OR_RETURN(const bool found, matcher.Next(&begin, &end));
         if (!found) break;

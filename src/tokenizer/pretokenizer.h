@@ -20,11 +20,13 @@ struct Word {
 
 // Buffers of one call, used again from stretch to stretch.
 struct PretokenizerState {
-  explicit PretokenizerState(Memory* memory)
-      : owned(memory), scratch(memory), words(memory), next(memory) {}
+  // `budget` is for the regular expressions of the whole call.
+  PretokenizerState(Memory* memory, MatchBudget* budget)
+      : owned(memory), scratch(memory), words(memory), next(memory), match_budget(budget) {}
   std::string_view text;  // what `words` cuts: the given text, or `owned`
   String owned, scratch;
   std::pmr::vector<Word> words, next;
+  MatchBudget* match_budget;
 };
 
 // Immutable and thread-safe; borrows the program and its strings.

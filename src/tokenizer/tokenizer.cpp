@@ -55,7 +55,8 @@ Status RuntimeTokenizer::Encode(std::string_view text, const EncodeOptions& opti
     ids->insert(ids->end(), blob_.prefix_ids().begin(), blob_.prefix_ids().end());
 
   BpeEncoder bpe(blob_, memory_, text.size());
-  PretokenizerState state(memory_);
+  MatchBudget budget(text.size());
+  PretokenizerState state(memory_, &budget);
   String normalized(memory_);
   String scratch(memory_);
   AddedTokenScan raw(blob_, false, text, options.parse_special);
@@ -68,7 +69,8 @@ Status RuntimeTokenizer::Encode(std::string_view text, const EncodeOptions& opti
     std::string_view stretch = text.substr(section.begin, section.end - section.begin);
     bool head_kept = true;
     if (!normalizer_.empty()) {
-      QINFER_RETURN_IF_ERROR(normalizer_.Apply(stretch, &normalized, &scratch, &head_kept));
+      QINFER_RETURN_IF_ERROR(
+          normalizer_.Apply(stretch, &budget, &normalized, &scratch, &head_kept));
       stretch = normalized;
     }
     AddedTokenScan inner(blob_, true, stretch, options.parse_special);

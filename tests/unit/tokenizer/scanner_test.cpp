@@ -16,7 +16,8 @@ using Cuts = std::vector<std::pair<size_t, size_t>>;
 
 Cuts ByPattern(const Pattern& pattern, std::string_view text) {
   Cuts cuts;
-  Pattern::Matcher matcher(pattern, text);
+  MatchBudget budget(text.size());
+  Pattern::Matcher matcher(pattern, text, &budget);
   size_t begin = 0;
   size_t end = 0;
   for (;;) {
@@ -116,13 +117,70 @@ TEST(Patterns, WorkIsBounded) {
   auto pattern = Pattern::Compile("(a+)+$", &memory);
   ASSERT_TRUE(pattern.ok());
   const std::string text = std::string(200, 'a') + "b";
-  Pattern::Matcher matcher(**pattern, text);
+  MatchBudget budget(text.size());
+  Pattern::Matcher matcher(**pattern, text, &budget);
   size_t begin;
   size_t end;
   const auto found = matcher.Next(&begin, &end);
   ASSERT_FALSE(found.ok());
   EXPECT_NE(std::string(found.status().message()).find("too much work"), std::string::npos);
   EXPECT_FALSE(Pattern::Compile("(", &memory).ok());
+}
+
+// Work that starts anew at every position of the text counts together.
+TEST(Patterns, WorkIsBoundedOverTheText) {
+  Memory memory;
+  const std::string run(300'000, 'a');
+  std::string lines;
+  while (lines.size() < 300'000)
+    lines += "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab ";
+  for (const auto& [expression, text] :
+       std::initializer_list<std::pair<const char*, std::string>>{{"[a-z]+(?=1)", run},
+                                                                  {"(a{1000}){1000}", run},
+                                                                  {"(?:a|a)+[12]", run},
+                                                                  {"[a-c]{65000}[bd]", run},
+                                                                  {"(a+)b?\\1[cd]", run},
+                                                                  {"(?:a{1,60}){20}[cd]", lines}}) {
+    auto pattern = Pattern::Compile(expression, &memory);
+    ASSERT_TRUE(pattern.ok()) << expression << ": " << pattern.status();
+    MatchBudget budget(text.size());
+    Pattern::Matcher matcher(**pattern, text, &budget);
+    size_t begin = 0;
+    size_t end = 0;
+    StatusOr<bool> found = true;
+    while (found.ok() && *found) found = matcher.Next(&begin, &end);
+    ASSERT_FALSE(found.ok()) << expression;
+    EXPECT_EQ(found.status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_NE(std::string(found.status().message()).find("on this text"), std::string::npos)
+        << found.status();
+  }
+}
+
+// What models really use stays far below the bound, whatever the text.
+TEST(Patterns, RealExpressionsHaveWorkToSpare) {
+  Memory memory;
+  constexpr size_t kBytes = 50'000;
+  for (uint32_t s = 1; s <= static_cast<uint32_t>(Scanner::kLast); ++s) {
+    const std::string_view expression = ScannerPattern(static_cast<Scanner>(s));
+    auto pattern = Pattern::Compile(expression, &memory);
+    ASSERT_TRUE(pattern.ok()) << pattern.status();
+    for (const std::string unit :
+         {" ", "\t", "\n", "a", "A", "aA", "7", ".", "'", "'s", " a", " \n", "\xe4\xb8\xad",
+          "\xe3\x81\x82", "\xcc\x81", "\xc2\xa0", "a1.", "The 12 cats, "}) {
+      std::string text;
+      while (text.size() + unit.size() <= kBytes) text += unit;
+      MatchBudget budget(text.size());
+      const uint64_t whole = budget.left();
+      Pattern::Matcher matcher(**pattern, text, &budget);
+      size_t begin = 0;
+      size_t end = 0;
+      StatusOr<bool> found = true;
+      while (found.ok() && *found) found = matcher.Next(&begin, &end);
+      ASSERT_TRUE(found.ok()) << expression << " on runs of '" << unit << "': " << found.status();
+      EXPECT_LT(whole - budget.left(), 20 * text.size())
+          << expression << " on runs of '" << unit << "'";
+    }
+  }
 }
 
 TEST(Utf8, IncompleteTail) {
