@@ -75,11 +75,11 @@ Status ValidateSampling(const SamplingOptions& options, uint32_t vocab_size) {
   if (!(options.repetition_penalty > 0.0f) || !std::isfinite(options.repetition_penalty)) {
     return OutOfRange("repetition_penalty", options.repetition_penalty, "above 0 and finite");
   }
-  if (!std::isfinite(options.frequency_penalty)) {
-    return OutOfRange("frequency_penalty", options.frequency_penalty, "finite");
+  if (!(options.frequency_penalty >= -2.0f && options.frequency_penalty <= 2.0f)) {
+    return OutOfRange("frequency_penalty", options.frequency_penalty, "from -2 to 2");
   }
-  if (!std::isfinite(options.presence_penalty)) {
-    return OutOfRange("presence_penalty", options.presence_penalty, "finite");
+  if (!(options.presence_penalty >= -2.0f && options.presence_penalty <= 2.0f)) {
+    return OutOfRange("presence_penalty", options.presence_penalty, "from -2 to 2");
   }
   std::vector<int32_t> biased;
   biased.reserve(options.logit_bias.size());

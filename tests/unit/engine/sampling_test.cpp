@@ -254,8 +254,14 @@ TEST(Sampling, BadOptionsAreRefusedByName) {
     refused([&](SamplingOptions* o) { o->top_p = p; }, "top_p");
     refused([&](SamplingOptions* o) { o->min_p = p; }, "min_p");
   }
-  refused([&](SamplingOptions* o) { o->frequency_penalty = nan; }, "frequency_penalty");
-  refused([&](SamplingOptions* o) { o->presence_penalty = kInfinity; }, "presence_penalty");
+  for (const float p : {-2.01f, 2.01f, 100.0f, -77.0f, nan, kInfinity}) {
+    refused([&](SamplingOptions* o) { o->frequency_penalty = p; }, "frequency_penalty");
+    refused([&](SamplingOptions* o) { o->presence_penalty = p; }, "presence_penalty");
+  }
+  SamplingOptions widest;
+  widest.frequency_penalty = 2.0f;
+  widest.presence_penalty = -2.0f;
+  EXPECT_TRUE(ValidateSampling(widest, 100).ok());
   refused([&](SamplingOptions* o) { o->logit_bias = {{100, 1.0f}}; }, "token 100");
   refused([&](SamplingOptions* o) { o->logit_bias = {{-1, 1.0f}}; }, "token -1");
   refused([&](SamplingOptions* o) { o->logit_bias = {{7, nan}}; }, "token 7");
