@@ -7,8 +7,10 @@
  *    order: what a child needs of its parent stays alive until the child is gone. The last release
  *    also ends every thread that the library has started.
  *  - A qinfer_status below zero is an error; 0 is success; above zero is a note (QINFER_PENDING,
- *    QINFER_END). On an error output handles are NULL, and output structs and counts are zero
- *    (struct_size stays), except where a needed buffer size is reported.
+ *    QINFER_END). On an error output handles are NULL, output structs, texts, counts
+ *    and numbers are zero (struct_size stays), and token ids are QINFER_TOKEN_NONE, except where a
+ *    needed buffer size is reported. That holds for wrong handles too; an output struct whose
+ *    struct_size is wrong is left alone.
  *  - `err` is optional (NULL) and owned by the caller; it is filled on errors alone, except that
  *    an error struct with a wrong struct_size makes the call fail with QINFER_E_ABI.
  *  - Option structs are passed by pointer, begin with struct_size, and NULL means all defaults.

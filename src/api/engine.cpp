@@ -55,6 +55,7 @@ qinfer_status qinfer_engine_create(qinfer_model* model, const qinfer_engine_opti
 
 qinfer_status qinfer_engine_options_get(const qinfer_engine* engine, qinfer_engine_options* out,
                                         qinfer_error* err) {
+  ClearOut(out);
   return GuardHandle(err, engine, "engine", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
     const qinfer::engine::EngineOptions& options = engine->state->engine->options();

@@ -356,6 +356,7 @@ extern "C" {
 
 qinfer_status qinfer_model_info_get(const qinfer_model* model, qinfer_model_info* out,
                                     qinfer_error* err) {
+  ClearOut(out);
   return GuardHandle(err, model, "model", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
     qinfer_model_info info = {};
@@ -367,6 +368,7 @@ qinfer_status qinfer_model_info_get(const qinfer_model* model, qinfer_model_info
 
 qinfer_status qinfer_model_tensor(const qinfer_model* model, uint32_t index,
                                   qinfer_tensor_info* out, qinfer_error* err) {
+  ClearOut(out);
   return GuardHandle(err, model, "model", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
     ModelState& state = *model->state;

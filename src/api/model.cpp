@@ -257,6 +257,7 @@ qinfer_status qinfer_model_plan(qinfer_runtime* runtime, const qinfer_source* so
                                 const qinfer_load_options* load,
                                 const qinfer_engine_options* engine, qinfer_memory_plan* out,
                                 qinfer_error* err) {
+  ClearOut(out);
   return GuardHandle(err, runtime, "runtime", [&]() -> Outcome {
     const std::shared_ptr<RuntimeState>& state = runtime->runtime;
     // An account of its own: asking what would not fit must work.

@@ -135,6 +135,7 @@ qinfer_status qinfer_convert_begin(const qinfer_model* model, const qinfer_targe
 qinfer_status qinfer_quantize_plan_get(const qinfer_model* model,
                                        const qinfer_quantize_options* options,
                                        qinfer_quantize_plan* out, qinfer_error* err) {
+  ClearOut(out);
   return GuardHandle(err, model, "model", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
     QINFER_RETURN_IF_ERROR(NeedCheckpoint(*model->state));

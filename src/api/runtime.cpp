@@ -159,6 +159,7 @@ void qinfer_runtime_release(qinfer_runtime* runtime) { qinfer::api::ReleaseHandl
 
 qinfer_status qinfer_runtime_info_get(const qinfer_runtime* runtime, qinfer_runtime_info* out,
                                       qinfer_error* err) {
+  qinfer::api::ClearOut(out);
   return GuardHandle(err, runtime, "runtime", [&]() -> Outcome {
     using namespace qinfer::api;
     QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
@@ -174,6 +175,7 @@ qinfer_status qinfer_runtime_info_get(const qinfer_runtime* runtime, qinfer_runt
 
 qinfer_status qinfer_runtime_memory(const qinfer_runtime* runtime, qinfer_memory_usage* out,
                                     qinfer_error* err) {
+  qinfer::api::ClearOut(out);
   return GuardHandle(err, runtime, "runtime", [&]() -> Outcome {
     using namespace qinfer::api;
     QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));

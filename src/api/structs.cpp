@@ -41,11 +41,17 @@ Status ReadStructBytes(const void* in, uint32_t first_size, uint32_t known_size,
   return OkStatus();
 }
 
+void ClearOutBytes(void* out, uint32_t first_size) noexcept {
+  if (out == nullptr) return;
+  const uint32_t size = SizeOf(out);
+  if (size < first_size || size > kMaxStructSize) return;
+  std::memset(static_cast<unsigned char*>(out) + sizeof size, 0, size - sizeof size);
+}
+
 Status PrepareOutBytes(void* out, uint32_t first_size, const char* name) {
   QINFER_RETURN_IF_ERROR(NotNull(out, name));
-  const uint32_t size = SizeOf(out);
-  QINFER_RETURN_IF_ERROR(CheckSize(size, first_size, name));
-  std::memset(static_cast<unsigned char*>(out) + sizeof size, 0, size - sizeof size);
+  QINFER_RETURN_IF_ERROR(CheckSize(SizeOf(out), first_size, name));
+  ClearOutBytes(out, first_size);
   return OkStatus();
 }
 

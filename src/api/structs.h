@@ -38,7 +38,14 @@ Status ReadStruct(const S* in, const char* name, S* out) {
   return ReadStructBytes(in, kFirstSize<S>, sizeof(S), name, out);
 }
 
-// Checks and zeroes an output struct, keeping struct_size.
+// Zeroes an output struct whose size can be believed, keeping struct_size. Entry points call it
+// before they look at their handles, so that outputs are zero whatever a call fails of.
+void ClearOutBytes(void* out, uint32_t first_size) noexcept;
+template <typename S>
+void ClearOut(S* out) noexcept {
+  ClearOutBytes(out, kFirstSize<S>);
+}
+// Checks an output struct and zeroes it, keeping struct_size.
 Status PrepareOutBytes(void* out, uint32_t first_size, const char* name);
 template <typename S>
 Status PrepareOut(S* out, const char* name) {

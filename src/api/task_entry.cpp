@@ -57,6 +57,7 @@ qinfer_status qinfer_task_run(qinfer_task* task, qinfer_error* err) {
 
 qinfer_status qinfer_task_progress(const qinfer_task* task, qinfer_progress* out,
                                    qinfer_error* err) {
+  ClearOut(out);
   return GuardHandle(err, task, "task", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
     qinfer_progress progress = {};
@@ -101,6 +102,7 @@ qinfer_status qinfer_task_take_calibration(qinfer_task* task, qinfer_calibration
 
 qinfer_status qinfer_generate_next(qinfer_task* task, uint64_t budget_ns, qinfer_event* event,
                                    qinfer_error* err) {
+  ClearOut(event);
   return GuardHandle(err, task, "task", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(PrepareOut(event, "event"));
     if (!task->state->is_generation()) {

@@ -52,11 +52,12 @@ qinfer_status qinfer_tokenizer_decode(const qinfer_model* model, const int32_t* 
       tokenizer.AppendToken(id, at_start, skip_special, &text);
       at_start = at_start && tokenizer.IsSpecial(id);
     }
+    QINFER_RETURN_IF_ERROR(Deliver(absl::Span<const char>(text.data(), text.size()), buffer,
+                                   capacity, out_size, "buffer"));
     if (out_complete != nullptr) {
       *out_complete = text.size() - qinfer::tokenizer::IncompleteUtf8Tail(text);
     }
-    return Deliver(absl::Span<const char>(text.data(), text.size()), buffer, capacity, out_size,
-                   "buffer");
+    return QINFER_OK;
   });
 }
 

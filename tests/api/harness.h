@@ -85,5 +85,6 @@ void test_quantize(void);
 void test_experts(void);
 void test_reasoning(void);
 void test_lookup(void);
+void test_output_values(void);
 
 #endif

@@ -8,12 +8,19 @@ int main(int argc, char** argv) {
     void (*run)(void);
     int needs_model;
   } groups[] = {
-      {"lifecycle", test_lifecycle, 1}, {"options", test_options, 1},
-      {"errors", test_errors, 0},       {"tasks", test_tasks, 1},
-      {"threads", test_threads, 1},     {"hooks", test_hooks, 1},
-      {"text", test_text, 1},           {"sessions", test_sessions, 1},
-      {"quantize", test_quantize, 1},   {"experts", test_experts, 0},
-      {"reasoning", test_reasoning, 1}, {"lookup", test_lookup, 1},
+      {"lifecycle", test_lifecycle, 1},
+      {"options", test_options, 1},
+      {"errors", test_errors, 0},
+      {"tasks", test_tasks, 1},
+      {"threads", test_threads, 1},
+      {"hooks", test_hooks, 1},
+      {"text", test_text, 1},
+      {"sessions", test_sessions, 1},
+      {"quantize", test_quantize, 1},
+      {"experts", test_experts, 0},
+      {"reasoning", test_reasoning, 1},
+      {"lookup", test_lookup, 1},
+      {"outputs", test_output_values, 0},
   };
   size_t i;
   int ran = 0;
