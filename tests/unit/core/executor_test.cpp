@@ -151,7 +151,7 @@ size_t ThreadCount() {
 
 TEST(ThreadPool, FailureToStartAThreadIsAStatus) {
   ASSERT_TRUE(CreateThreadPool(2).ok());  // a sanitizer's own thread is there from now on
-  const size_t before = ThreadCount();  // it may still count a thread that was joined just now
+  const size_t before = ThreadCount();    // it may still count a thread that was joined just now
   threads_allowed = 30;
   const auto pool = CreateThreadPool(1000);
   EXPECT_EQ(threads_allowed.load(), 0);  // 30 were started
