@@ -123,7 +123,8 @@ typedef struct qinfer_generate_options {
   uint32_t logprobs;        /* the best n beside the chosen token's; 0 = none at all */
   const qinfer_logit_bias* logit_bias;
   uint64_t logit_bias_count;
-  const int32_t* stop_tokens; /* beside the model's own ends */
+  const int32_t*
+      stop_tokens; /* beside the model's own ends; in [0, vocab_size), as in logit_bias */
   uint64_t stop_token_count;
   /* Also across tokens; not part of the text. With SPLIT_REASONING they are looked for in the
    * reasoning, the text and the tags (special tokens too) together, as they come. */

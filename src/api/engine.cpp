@@ -44,11 +44,11 @@ qinfer_status qinfer_engine_create(qinfer_model* model, const qinfer_engine_opti
     QINFER_RETURN_IF_ERROR(NotNull(out, "out"));
     QINFER_RETURN_IF_ERROR(NeedWeights(*model->state));
     QINFER_ASSIGN_OR_RETURN(const EngineChoice choice, ReadEngineOptions(options));
-    QINFER_ASSIGN_OR_RETURN(std::shared_ptr<qinfer::engine::Engine> engine,
-                            qinfer::engine::Engine::Create(
-                                model->state->model, model->runtime->context(), choice.engine));
-    *out = NewHandle<qinfer_engine>(model->runtime,
-                                    std::make_shared<EngineState>(model->state, std::move(engine)));
+    auto engine = qinfer::engine::Engine::Create(model->state->model, model->runtime->context(),
+                                                 choice.engine);
+    if (!engine.ok()) return AsOption(engine.status());
+    *out = NewHandle<qinfer_engine>(
+        model->runtime, std::make_shared<EngineState>(model->state, std::move(engine).value()));
     return QINFER_OK;
   });
 }

@@ -72,6 +72,12 @@ Status WithDetail(Status status, int32_t detail) {
   return WithNumber(std::move(status), kDetailUrl, detail);
 }
 
+Status AsOption(Status status) {
+  if (status.code() != absl::StatusCode::kInvalidArgument || NumberOf(status, kDetailUrl) != 0)
+    return status;
+  return WithDetail(std::move(status), QINFER_DETAIL_OPTION);
+}
+
 Status Misuse(int32_t detail, const std::string& message) {
   return WithDetail(MisuseError(message), detail);
 }

@@ -18,6 +18,8 @@ namespace qinfer::api {
 Status WithDetail(Status status, int32_t detail);
 // MisuseError with a detail.
 Status Misuse(int32_t detail, const std::string& message);
+// An E_MISUSE of an inner layer that is about an option's value.
+Status AsOption(Status status);
 Status AbiError(int32_t detail, const std::string& message);
 // What a callback of the host has returned, as our status; `os_error` carries the number.
 Status CallbackError(qinfer_status status, const std::string& what);

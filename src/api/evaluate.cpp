@@ -76,10 +76,11 @@ qinfer_status qinfer_perplexity_begin(const qinfer_model* model, const int32_t* 
       made.sink_user = sink.get();
       task.keep.push_back(std::move(sink));
     }
-    QINFER_ASSIGN_OR_RETURN(task.work, qinfer::evaluate::PerplexityWork::Create(
-                                           model->state->model, std::move(reference),
-                                           std::vector<int32_t>(given.begin(), given.end()), made,
-                                           model->runtime->context()));
+    auto work = qinfer::evaluate::PerplexityWork::Create(
+        model->state->model, std::move(reference), std::vector<int32_t>(given.begin(), given.end()),
+        made, model->runtime->context());
+    if (!work.ok()) return AsOption(work.status());
+    task.work = std::move(work).value();
     task.collect = [](qinfer::Work* work, TaskResults* results) {
       results->report = std::make_shared<ReportState>(
           static_cast<qinfer::evaluate::PerplexityWork*>(work)->TakeReport(), false);

@@ -11,6 +11,8 @@ namespace {
 using engine::GenerateOptions;
 using engine::SamplingOptions;
 
+constexpr uint64_t kMaxStopStrings = 65536;
+
 Status CheckFinite(const qinfer_generate_options& options) {
   const std::pair<float, const char*> values[] = {
       {options.temperature, "temperature"},
@@ -105,17 +107,29 @@ StatusOr<GenerateOptions> ReadGenerateOptions(const qinfer_generate_options* opt
   made.max_tokens = read.max_tokens;
   made.ignore_eos = (read.flags & QINFER_GENERATE_IGNORE_EOS) != 0;
   made.prompt_lookup = (read.flags & QINFER_GENERATE_PROMPT_LOOKUP) != 0;
+  const uint32_t vocab_size = model.model->spec().vocab_size;
+  if (read.logprobs > vocab_size) {
+    return BadOption(
+        StrCat("logprobs is ", read.logprobs, "; the vocabulary has ", vocab_size, " tokens"));
+  }
   made.logprobs = read.logprobs;
   QINFER_ASSIGN_OR_RETURN(const absl::Span<const qinfer_logit_bias> bias,
-                          Array(read.logit_bias, read.logit_bias_count, "logit_bias"));
+                          Array(read.logit_bias, read.logit_bias_count, "logit_bias", vocab_size));
   for (const qinfer_logit_bias& item : bias) {
     made.sampling.logit_bias.emplace_back(item.token, item.bias);
   }
-  QINFER_ASSIGN_OR_RETURN(const absl::Span<const int32_t> stops,
-                          Array(read.stop_tokens, read.stop_token_count, "stop_tokens"));
+  QINFER_ASSIGN_OR_RETURN(
+      const absl::Span<const int32_t> stops,
+      Array(read.stop_tokens, read.stop_token_count, "stop_tokens", vocab_size));
+  for (const int32_t token : stops) {
+    if (token >= 0 && static_cast<uint32_t>(token) < vocab_size) continue;
+    return BadOption(StrCat("stop_tokens names token ", token, "; the vocabulary has ids 0 to ",
+                            vocab_size - 1));
+  }
   made.stop_tokens.assign(stops.begin(), stops.end());
-  QINFER_ASSIGN_OR_RETURN(const absl::Span<const qinfer_str> strings,
-                          Array(read.stop_strings, read.stop_string_count, "stop_strings"));
+  QINFER_ASSIGN_OR_RETURN(
+      const absl::Span<const qinfer_str> strings,
+      Array(read.stop_strings, read.stop_string_count, "stop_strings", kMaxStopStrings));
   for (const qinfer_str& item : strings) {
     QINFER_ASSIGN_OR_RETURN(std::string text, CopyText(item, "stop_strings"));
     if (text.empty()) return BadOption("a stop string is empty: it would stop at once");
@@ -123,8 +137,7 @@ StatusOr<GenerateOptions> ReadGenerateOptions(const qinfer_generate_options* opt
   }
   QINFER_RETURN_IF_ERROR(ReadReasoning(read, &made));
   QINFER_RETURN_IF_ERROR(
-      WithDetail(engine::ValidateSampling(made.sampling, model.model->spec().vocab_size),
-                 QINFER_DETAIL_OPTION));
+      WithDetail(engine::ValidateSampling(made.sampling, vocab_size), QINFER_DETAIL_OPTION));
   return made;
 }
 

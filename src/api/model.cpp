@@ -104,9 +104,9 @@ StatusOr<EngineChoice> ReadEngineOptions(const qinfer_engine_options* options) {
     return BadOption(StrCat("engine options.batch_tokens is ", read.batch_tokens,
                             ", at most 65536 are possible"));
   }
-  if (read.max_sessions > (1u << 20)) {
+  if (read.max_sessions > 65536) {
     return BadOption(StrCat("engine options.max_sessions is ", read.max_sessions,
-                            ", at most 1048576 are possible"));
+                            ", at most 65536 are possible"));
   }
   EngineChoice choice;
   engine::EngineOptions& engine = choice.engine;

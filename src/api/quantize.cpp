@@ -59,7 +59,7 @@ Status ReadRecipe(const qinfer_quantize_options& options, quant::Recipe* recipe)
   recipe->static_activations = (options.flags & QINFER_QUANTIZE_STATIC_ACTIVATIONS) != 0;
   recipe->search_scales = (options.flags & QINFER_QUANTIZE_NO_SEARCH) == 0;
   QINFER_ASSIGN_OR_RETURN(const absl::Span<const qinfer_override> overrides,
-                          Array(options.overrides, options.override_count, "overrides"));
+                          Array(options.overrides, options.override_count, "overrides", 65536));
   for (const qinfer_override& given : overrides) {
     quant::Override made;
     QINFER_ASSIGN_OR_RETURN(made.pattern, CopyText(given.pattern, "override.pattern"));

@@ -62,7 +62,9 @@ StatusOr<std::unique_ptr<Executor>> MakeExecutor(const qinfer_runtime_options& o
     const uint32_t spin_us = options.spin_us == 0                   ? kDefaultSpinUs
                              : options.spin_us == QINFER_SPIN_NEVER ? 0
                                                                     : options.spin_us;
-    return CreateThreadPool(options.threads, spin_us);
+    auto pool = CreateThreadPool(options.threads, spin_us);
+    if (!pool.ok()) return AsOption(pool.status());
+    return pool;
   }
   qinfer_executor table;
   QINFER_RETURN_IF_ERROR(ReadStruct(options.executor, "executor", &table));

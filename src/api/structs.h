@@ -66,6 +66,8 @@ void InitStruct(S* out, size_t size) {
   out->struct_size = static_cast<uint32_t>(size);
 }
 
+Status BadOption(const std::string& message);
+
 // Text of the caller; MisuseError for NULL with a size. The view is the caller's memory.
 StatusOr<std::string_view> Text(const char* data, size_t size, const char* name);
 inline StatusOr<std::string_view> Text(const qinfer_str& text, const char* name) {
@@ -74,11 +76,16 @@ inline StatusOr<std::string_view> Text(const qinfer_str& text, const char* name)
 StatusOr<std::string> CopyText(const qinfer_str& text, const char* name);
 inline qinfer_str Str(std::string_view text) { return {text.data(), text.size()}; }
 
-// An array of the caller: NULL only with a count of zero.
+// An array of the caller: NULL only with a count of zero. Counts above `most`, and those that no
+// memory could hold, are refused before anything is read.
 template <typename T>
-StatusOr<absl::Span<const T>> Array(const T* data, uint64_t count, const char* name) {
+StatusOr<absl::Span<const T>> Array(const T* data, uint64_t count, const char* name,
+                                    uint64_t most = PTRDIFF_MAX / sizeof(T)) {
   if (data == nullptr && count != 0) {
     return Misuse(QINFER_DETAIL_NULL, StrCat(name, " is NULL and its count is ", count));
+  }
+  if (count > most) {
+    return BadOption(StrCat(name, ": the count is ", count, "; at most ", most, " are possible"));
   }
   return absl::Span<const T>(data, static_cast<size_t>(count));
 }
@@ -88,7 +95,6 @@ Status NotNull(const void* pointer, const char* name);
 // MisuseError naming the bits that are set beside `known`.
 Status KnownFlags(uint64_t flags, uint64_t known, const char* name);
 Status Reserved(uint64_t value, const char* name);
-Status BadOption(const std::string& message);
 
 // The convention for results of variable size.
 template <typename T>

@@ -14,8 +14,9 @@ namespace {
 StatusOr<std::string> MessagesJson(const qinfer_render_options& options) {
   QINFER_ASSIGN_OR_RETURN(const std::string_view given,
                           Text(options.messages_json, "messages_json"));
-  QINFER_ASSIGN_OR_RETURN(const absl::Span<const qinfer_message> messages,
-                          Array(options.messages, options.message_count, "messages"));
+  QINFER_ASSIGN_OR_RETURN(
+      const absl::Span<const qinfer_message> messages,
+      Array(options.messages, options.message_count, "messages", uint64_t{1} << 20));
   if (!given.empty()) {
     if (!messages.empty()) {
       return BadOption("render options: messages and messages_json exclude each other");

@@ -177,8 +177,13 @@ void Sampler::Penalise(float* scores) const {
   for (const TokenHistory::Entry& entry : history_->entries()) {
     if (entry.token < 0 || static_cast<uint32_t>(entry.token) >= vocab_size_) continue;
     float& score = scores[entry.token];
-    if (repetition != 1.0f) score = score < 0.0f ? score * repetition : score / repetition;
-    if (entry.generated != 0) {
+    // Zero stays zero and what a bias excludes stays excluded, also where the penalty is so small
+    // that it counts as zero.
+    if (score == -std::numeric_limits<float>::infinity()) continue;
+    if (repetition != 1.0f && score != 0.0f) {
+      score = score < 0.0f ? score * repetition : score / repetition;
+    }
+    if (entry.generated != 0 && std::isfinite(score)) {
       score -= static_cast<float>(entry.generated) * options_.frequency_penalty;
       score -= options_.presence_penalty;
     }
@@ -211,7 +216,12 @@ StatusOr<Distribution> Sampler::Process(absl::Span<const float> logits,
     // Division as transformers does it, not multiplication by the inverse; order is kept, so `best`
     // stays the best, but values may become equal and a lower id may share its place.
     for (size_t i = 0; i < vocab_size_; ++i) scores[i] /= options_.temperature;
-    best = kernels_->argmax(scores, vocab_size_);
+    const uint32_t scaled_best = kernels_->argmax(scores, vocab_size_);
+    // A temperature so small that the best score has no value any more: the limit is greedy.
+    if (!std::isfinite(scores[scaled_best]) || !std::isfinite(scores[best])) {
+      return Only(best, scratch);
+    }
+    best = scaled_best;
   }
   if (options_.greedy || certain()) return Only(best, scratch);
   return Filter(best, scratch);

@@ -302,9 +302,10 @@ StatusOr<std::unique_ptr<PerplexityWork>> PerplexityWork::Create(
     return m.spec().max_context == 0 || options.context <= m.spec().max_context;
   };
   if (options.context < 4 || !fits(*model) || (reference != nullptr && !fits(*reference))) {
-    return MisuseError(StrCat("context is ", options.context,
-                              "; a window has 4 tokens to what the model was made for (",
-                              model->spec().max_context, ")"));
+    return MisuseError(
+        StrCat("context is ", options.context,
+               "; a window has at least 4 tokens, and at most those that the model was made for: ",
+               (reference != nullptr && fits(*model) ? *reference : *model).spec().max_context));
   }
   if (tokens.size() < options.context) {
     return MisuseError(StrCat("the text has ", tokens.size(), " tokens, less than one window of ",

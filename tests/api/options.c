@@ -99,7 +99,8 @@ static void test_runtime_options(void) {
               QINFER_DETAIL_OPTION);
   options.executor = NULL;
   options.threads = 1000000;
-  CHECK(qinfer_runtime_create(QINFER_ABI, &options, &runtime, &err) == QINFER_E_MISUSE);
+  CHECK_FAILS(qinfer_runtime_create(QINFER_ABI, &options, &runtime, &err), QINFER_E_MISUSE,
+              QINFER_DETAIL_OPTION);
   options.threads = 0;
   options.log_level = 9;
   CHECK_FAILS(qinfer_runtime_create(QINFER_ABI, &options, &runtime, &err), QINFER_E_MISUSE,
@@ -190,9 +191,11 @@ static void test_generate_options(qinfer_model* model) {
   CHECK_OK(qinfer_engine_create(model, NULL, &engine, &err));
   CHECK_OK(qinfer_session_create(engine, &session, &err));
   CHECK_OK(qinfer_session_append_text(session, "Now", QINFER_STRLEN, 0, &err));
-  for (i = 0; i < 9; ++i) {
+  for (i = 0; i < 15; ++i) {
     qinfer_generate_options options = QINFER_GENERATE_OPTIONS_INIT;
     qinfer_logit_bias bias = {-5, 1.0f};
+    const int32_t stop = i == 8 ? -1 : 999999;
+    const qinfer_str text = {"x", 1};
     switch (i) {
       case 0:
         options.temperature = -1.0f;
@@ -220,12 +223,51 @@ static void test_generate_options(qinfer_model* model) {
         options.stop_strings = &empty;
         options.stop_string_count = 1;
         break;
+      case 8:
+      case 9:
+        options.stop_tokens = &stop;
+        options.stop_token_count = 1;
+        break;
+      case 10:
+        options.logit_bias = &bias;
+        options.logit_bias_count = UINT64_MAX;
+        break;
+      case 11:
+        options.stop_tokens = &stop;
+        options.stop_token_count = UINT64_MAX;
+        break;
+      case 12:
+        options.stop_strings = &text;
+        options.stop_string_count = UINT64_MAX;
+        break;
+      case 13:
+        options.logprobs = UINT32_MAX;
+        break;
       default:
         options.flags = (uint64_t)1 << 63;
         break;
     }
     CHECK(qinfer_generate_begin(session, &options, &task, &err) == QINFER_E_MISUSE);
     CHECK(task == NULL);
+    CHECK(err.detail == (i == 6   ? QINFER_DETAIL_NULL
+                         : i < 14 ? QINFER_DETAIL_OPTION
+                                  : QINFER_DETAIL_UNKNOWN_FLAGS));
+  }
+  {
+    const int32_t token = 1;
+    CHECK_FAILS(qinfer_session_append(session, &token, SIZE_MAX, &err), QINFER_E_MISUSE,
+                QINFER_DETAIL_OPTION);
+  }
+  {
+    qinfer_engine_options bad = QINFER_ENGINE_OPTIONS_INIT;
+    qinfer_engine* none = NULL;
+    bad.max_sessions = 65537;
+    CHECK_FAILS(qinfer_engine_create(model, &bad, &none, &err), QINFER_E_MISUSE,
+                QINFER_DETAIL_OPTION);
+    bad.max_sessions = 0;
+    bad.context_tokens = UINT64_MAX;
+    CHECK_FAILS(qinfer_engine_create(model, &bad, &none, &err), QINFER_E_MISUSE,
+                QINFER_DETAIL_OPTION);
   }
   /* None of them has left the session in use. */
   CHECK_OK(qinfer_session_append_text(session, " and", QINFER_STRLEN, 0, &err));

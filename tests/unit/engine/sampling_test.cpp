@@ -237,6 +237,51 @@ TEST(Sampling, ExtremesEndInATokenOrAStatus) {
   }
 }
 
+// Near zero the scores have no value any more; the limit is the most likely token.
+TEST(Sampling, TinyTemperaturesAreGreedy) {
+  Memory memory;
+  auto scratch = SamplingScratch::Create(4, &memory);
+  for (const float t : {1e-30f, 3e-37f, 1.2e-38f, 1.1754944e-38f, 1.1e-38f, 1e-40f, 1.4e-45f}) {
+    SamplingOptions options;
+    options.temperature = t;
+    auto sampler = Sampler::Create(options, 4, {}, 1, &memory, Kernels());
+    for (const auto& logits : std::vector<std::vector<float>>{{20.0f, 10.0f, 30.0f, 25.0f},
+                                                              {-9.0f, -3.0f, -1.0f, -2.0f},
+                                                              {-9.0f, -3.0f, 0.0f, -2.0f},
+                                                              {0.5f, -1.0f, 0.75f, 0.625f}}) {
+      EXPECT_EQ(*(*sampler)->Sample(logits, 0, &*scratch), 2) << t;
+    }
+  }
+}
+
+TEST(Sampling, ExtremePenaltiesEndInAToken) {
+  Memory memory;
+  auto scratch = SamplingScratch::Create(4, &memory);
+  const float max = std::numeric_limits<float>::max();
+  for (const bool greedy : {false, true}) {
+    for (const float repetition : {1e-45f, 1e-40f, 1e-30f, 1e30f, max}) {
+      for (const float other : {0.0f, max, -max}) {
+        SamplingOptions options;
+        options.greedy = greedy;
+        options.repetition_penalty = repetition;
+        options.frequency_penalty = options.presence_penalty = other;
+        options.logit_bias = {{3, -kInfinity}};
+        auto sampler = Sampler::Create(options, 4, {0, 1, 2, 3}, 8, &memory, Kernels());
+        for (uint64_t i = 0; i < 4; ++i) {
+          const auto token = (*sampler)->Sample({0.0f, 2.0f, -1.0f, 5.0f}, i, &*scratch);
+          if (!token.ok()) {
+            EXPECT_EQ(token.status().code(), absl::StatusCode::kInvalidArgument);
+            break;
+          }
+          EXPECT_GE(*token, 0);
+          EXPECT_LT(*token, 3) << repetition << " " << other;
+          (*sampler)->Accept(*token);
+        }
+      }
+    }
+  }
+}
+
 TEST(Sampling, BadOptionsAreRefusedByName) {
   const auto refused = [](auto change, const char* name) {
     SamplingOptions options;
