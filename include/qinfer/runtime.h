@@ -28,7 +28,8 @@
  *    untouched: QINFER_E_MISUSE, detail QINFER_DETAIL_BUFFER_TOO_SMALL.
  *  - Threads: functions on a runtime, model, engine, task or report may be called from any thread,
  *    also at the same time. A session and a calibration take one caller at a time; a second one
- * gets QINFER_E_BUSY. A handle must not be used while or after it is released.
+ * gets QINFER_E_BUSY. A handle must not be used while or after it is released, nor in a child of
+ *    fork(), where not even a release ends.
  *  - Callbacks must not unwind (no exceptions, no longjmp). Inside them only qinfer_task_cancel,
  *    qinfer_task_progress and functions that read a report may be called. No lock of the library is
  *    held that these need.
@@ -147,7 +148,7 @@ typedef struct qinfer_error {
   qinfer_status status;
   int32_t detail;    /* QINFER_DETAIL_... */
   int32_t os_error;  /* errno, or what a host's callback returned; 0 = none */
-  char message[496]; /* UTF-8, always NUL-terminated, cut between characters */
+  char message[496]; /* UTF-8, always NUL-terminated; a long one has " ... " in the middle */
 } qinfer_error;
 #define QINFER_ERROR_INIT                          \
   {                                                \

@@ -52,6 +52,7 @@ void RunRender(const RenderOptions& options) {
     model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_VOCABULARY);
   }
   const std::string messages = ReadFile(options.messages);
+  if (messages.empty()) throw Error(options.messages + ": the file of messages is empty");
   const std::string tools = options.tools.empty() ? "" : ReadFile(options.tools);
   const std::string extra = options.extra.empty() ? "" : ReadFile(options.extra);
   render.messages_json = Str(messages);

@@ -134,9 +134,23 @@ qinfer_status Fail(qinfer_error* err, qinfer_status code, int32_t detail, int32_
   err->status = code;
   err->detail = detail;
   err->os_error = os_error;
-  const size_t cut = CutAtCharacter(message, size, sizeof err->message - 1);
-  std::memcpy(err->message, message, cut);
-  std::memset(err->message + cut, 0, sizeof err->message - cut);
+  constexpr size_t kRoom = sizeof err->message - 1;
+  size_t used = CutAtCharacter(message, size, kRoom);
+  if (size > kRoom) {
+    // Names come first and the reason last: what is left out is in the middle.
+    constexpr char kGap[] = " ... ";
+    used = CutAtCharacter(message, size, kRoom / 2);
+    std::memcpy(err->message, message, used);
+    std::memcpy(err->message + used, kGap, sizeof kGap - 1);
+    used += sizeof kGap - 1;
+    size_t rest = size - (kRoom - used);
+    while (rest < size && (static_cast<unsigned char>(message[rest]) & 0xc0u) == 0x80u) ++rest;
+    std::memcpy(err->message + used, message + rest, size - rest);
+    used += size - rest;
+  } else {
+    std::memcpy(err->message, message, used);
+  }
+  std::memset(err->message + used, 0, sizeof err->message - used);
   return code;
 }
 

@@ -7,9 +7,17 @@
 #include "api/structs.h"
 #include "observe/report.h"
 #include "tokenizer/chat_template.h"
+#include "tokenizer/utf8.h"
 
 namespace qinfer::api {
 namespace {
+
+// What goes into a prompt is text: a byte that is none would be an error when it is tokenized.
+Status CheckUtf8(std::string_view text, const std::string& name) {
+  const size_t invalid = tokenizer::FindInvalidUtf8(text);
+  if (invalid == std::string_view::npos) return OkStatus();
+  return BadOption(StrCat(name, " is not valid UTF-8 at byte ", invalid));
+}
 
 StatusOr<std::string> MessagesJson(const qinfer_render_options& options) {
   QINFER_ASSIGN_OR_RETURN(const std::string_view given,
@@ -28,6 +36,9 @@ StatusOr<std::string> MessagesJson(const qinfer_render_options& options) {
     QINFER_ASSIGN_OR_RETURN(const std::string_view role, Text(message.role, "message.role"));
     QINFER_ASSIGN_OR_RETURN(const std::string_view content,
                             Text(message.content, "message.content"));
+    const auto index = static_cast<size_t>(&message - messages.data());
+    QINFER_RETURN_IF_ERROR(CheckUtf8(role, StrCat("the role of message ", index)));
+    QINFER_RETURN_IF_ERROR(CheckUtf8(content, StrCat("the content of message ", index)));
     observe::Report& item = list.Append();
     item["role"] = role;
     item["content"] = content;
@@ -65,6 +76,8 @@ StatusOr<std::string> RenderTemplate(const ModelState* model,
   QINFER_ASSIGN_OR_RETURN(input.extra_json, Text(read.extra_json, "extra_json"));
   QINFER_ASSIGN_OR_RETURN(input.bos_token, Text(read.bos_token, "bos_token"));
   QINFER_ASSIGN_OR_RETURN(input.eos_token, Text(read.eos_token, "eos_token"));
+  QINFER_RETURN_IF_ERROR(CheckUtf8(input.bos_token, "bos_token"));
+  QINFER_RETURN_IF_ERROR(CheckUtf8(input.eos_token, "eos_token"));
   if (input.bos_token.empty()) input.bos_token = TokenText(model, true);
   if (input.eos_token.empty()) input.eos_token = TokenText(model, false);
   input.add_generation_prompt = (read.flags & QINFER_TEMPLATE_NO_GENERATION_PROMPT) == 0;

@@ -14,7 +14,13 @@ constexpr char kOsErrorUrl[] = "qinfer/os_error";
 
 Status Annotate(const Status& status, const std::string& where) {
   if (status.ok()) return status;
-  Status made(status.code(), StrCat(where, ": ", status.message()));
+  // Layers that both know the place name it once.
+  const absl::string_view message = status.message();
+  if (message.size() > where.size() + 1 && message.substr(0, where.size()) == where &&
+      message.substr(where.size(), 2) == ": ") {
+    return status;
+  }
+  Status made(status.code(), StrCat(where, ": ", message));
   status.ForEachPayload(
       [&](absl::string_view url, const absl::Cord& payload) { made.SetPayload(url, payload); });
   return made;

@@ -208,7 +208,7 @@ StatusOr<Distribution> Sampler::Process(absl::Span<const float> logits,
   Penalise(scores);
   uint32_t best = kernels_->argmax(scores, vocab_size_);
   if (scores[best] == -std::numeric_limits<float>::infinity()) {
-    return MisuseError("logit_bias excludes every token");
+    return MisuseError("logit_bias and the penalties exclude every token");
   }
   // A penalty or bias may overflow to +infinity: then that token is certain.
   const auto certain = [&] { return scores[best] > std::numeric_limits<float>::max(); };

@@ -8,7 +8,17 @@ namespace {
 
 constexpr size_t kMaxJsonBytes = 16u << 20;
 
-std::string Range(double low, double high) { return StrCat("from ", low, " to ", high); }
+// Whole numbers with all their digits.
+std::string Plain(double number) {
+  if (number == std::floor(number) && std::fabs(number) < 1e15) {
+    return StrCat(static_cast<int64_t>(number));
+  }
+  return StrCat(number);
+}
+
+std::string Range(double low, double high) {
+  return StrCat("from ", Plain(low), " to ", Plain(high));
+}
 
 }  // namespace
 
@@ -56,7 +66,7 @@ uint32_t JsonReader::Uint(const char* key, uint32_t low, uint32_t high, uint32_t
   }
   const double number = value->number;  // some writers say 4096.0
   if (!(number >= low && number <= high) || number != std::floor(number)) {
-    Fail(key, StrCat("expected a whole number ", Range(low, high), ", found ", number));
+    Fail(key, StrCat("expected a whole number ", Range(low, high), ", found ", Plain(number)));
     return low;
   }
   return static_cast<uint32_t>(number);
@@ -79,7 +89,7 @@ double JsonReader::Number(const char* key, double low, double high, double other
   }
   const double number = value->number;
   if (!(number >= low && number <= high)) {
-    Fail(key, StrCat("expected a number ", Range(low, high), ", found ", number));
+    Fail(key, StrCat("expected a number ", Range(low, high), ", found ", Plain(number)));
     return low;
   }
   return number;

@@ -19,7 +19,11 @@ double YarnScale(double factor, double m) {
 uint32_t RotatedDims(JsonReader* object, uint32_t dims) {
   const double partial = object->Number("partial_rotary_factor", 0.0, 1.0, 1.0);
   const uint32_t rotated = static_cast<uint32_t>(static_cast<double>(dims) * partial) / 2 * 2;
-  if (rotated == 0) object->Fail("partial_rotary_factor", "leaves nothing to rotate");
+  if (rotated == 0 && object->Has("partial_rotary_factor")) {
+    object->Fail("partial_rotary_factor", "leaves nothing to rotate");
+  } else if (rotated == 0) {
+    object->Fail(FormatError(StrCat("a head_dim of ", dims, " leaves nothing to rotate")));
+  }
   return rotated;
 }
 

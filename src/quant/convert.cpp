@@ -109,6 +109,10 @@ class ConvertImpl final : public ConvertWork {
 StatusOr<std::unique_ptr<ConvertWork>> ConvertWork::Create(
     std::shared_ptr<const format::Checkpoint> checkpoint, std::unique_ptr<io::Sink> sink,
     const exec::Context& context) {
+  if (checkpoint->tensors().empty()) {
+    return MisuseError(checkpoint->name() +
+                       ": a configuration without weights cannot be converted");
+  }
   auto work = std::make_unique<ConvertImpl>(std::move(checkpoint), std::move(sink), context);
   QINFER_RETURN_IF_ERROR(work->Begin());
   return std::unique_ptr<ConvertWork>(std::move(work));

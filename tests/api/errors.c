@@ -45,6 +45,8 @@ static void test_files(qinfer_runtime* runtime) {
   CHECK(qinfer_model_load_path(runtime, path, 2000, &model, &err) < 0);
   CHECK(err.message[sizeof err.message - 1] == 0);
   CHECK(strlen(err.message) > 400);
+  CHECK(strstr(err.message, " ... ") != NULL);
+  CHECK(strstr(err.message, "too long") != NULL);
   CHECK(qinfer_utf8_complete(err.message, strlen(err.message)) == strlen(err.message));
   CHECK_FAILS(qinfer_model_load_path(runtime, "a\0b", 3, &model, &err), QINFER_E_MISUSE,
               QINFER_DETAIL_OPTION);

@@ -132,6 +132,24 @@ static void test_template(qinfer_runtime* runtime, qinfer_model* model) {
               QINFER_DETAIL_NULL);
   CHECK_FAILS(qinfer_template_render(runtime, NULL, NULL, NULL, 0, &size, &err), QINFER_E_MISUSE,
               QINFER_DETAIL_NULL);
+  messages[1].content.data = "h\xff";
+  messages[1].content.size = 2;
+  options.messages = messages;
+  options.message_count = 2;
+  options.messages_json.data = NULL;
+  options.messages_json.size = 0;
+  CHECK_FAILS(qinfer_template_render(runtime, NULL, &options, NULL, 0, &size, &err),
+              QINFER_E_MISUSE, QINFER_DETAIL_OPTION);
+  CHECK(strstr(err.message, "the content of message 1 is not valid UTF-8 at byte 1") != NULL);
+  options.message_count = 1;
+  options.bos_token = messages[1].content;
+  CHECK_FAILS(qinfer_template_render(runtime, NULL, &options, NULL, 0, &size, &err),
+              QINFER_E_MISUSE, QINFER_DETAIL_OPTION);
+  CHECK(qinfer_tokenizer_encode(model, "h\xff", 2, 0, NULL, 0, &size, &err) == QINFER_E_MISUSE);
+  CHECK(strstr(err.message, "not valid UTF-8 at byte 1") != NULL);
+  options.bos_token.size = 0;
+  options.messages = NULL;
+  options.message_count = 0;
   options.messages_json.size = options.template_text.size = 0;
   CHECK_FAILS(qinfer_template_render(runtime, NULL, &options, NULL, 0, &size, &err),
               QINFER_E_MISUSE, QINFER_DETAIL_OPTION);

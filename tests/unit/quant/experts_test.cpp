@@ -115,6 +115,20 @@ TEST(ConvertExperts, GivesTheSameBits) {
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
 }
 
+TEST(Convert, RefusesAConfigurationWithoutWeights) {
+  Host host;
+  TemporaryFolder folder;
+  std::filesystem::copy_file(TinyDeepseek() + "/config.json", folder.File("config.json"));
+  auto checkpoint = host.Open(folder.File("."));
+  ASSERT_NE(checkpoint, nullptr);
+  auto sink = io::CreateFile(folder.File("none.qinfer"));
+  ASSERT_TRUE(sink.ok());
+  const auto work = ConvertWork::Create(checkpoint, *std::move(sink), host.context);
+  ASSERT_FALSE(work.ok());
+  EXPECT_EQ(work.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(work.status().message()).find("without weights"), std::string::npos);
+}
+
 // FP8 weights are what their blocks' factors make of them, rounded to BF16; without factors they
 // are refused.
 TEST(Fp8, EqualsTheDecodedWeights) {
