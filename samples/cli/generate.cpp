@@ -239,9 +239,14 @@ void RunGenerate(const Options& options) {
 }
 
 std::string RenderChat(const Loaded& loaded, const Json& messages) {
-  const std::string text = messages.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::vector<qinfer_message> list;
+  for (const Json& message : messages) {
+    list.push_back({Str(message["role"].get_ref<const std::string&>()),
+                    Str(message["content"].get_ref<const std::string&>())});
+  }
   qinfer_render_options render = QINFER_RENDER_OPTIONS_INIT;
-  render.messages_json = Str(text);
+  render.messages = list.data();
+  render.message_count = list.size();
   return RenderPrompt(loaded.runtime.get(), loaded.model.get(), render);
 }
 
