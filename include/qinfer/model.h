@@ -258,8 +258,8 @@ QINFER_API qinfer_status QINFER_CALL qinfer_verify_begin(const qinfer_model* mod
  * @param ids       room for `capacity` ids, or NULL with 0; text_size + 8 is nearly always enough
  * @param out_count how many ids the text has; not NULL
  * @return OK; E_MISUSE (QINFER_DETAIL_BUFFER_TOO_SMALL, flags, text that is not valid UTF-8: the
- *         message has the byte); E_UNSUPPORTED where a regular expression of the tokenizer takes too
- *         long on this text. Any thread. @since 0.1 */
+ *         message has the byte); E_UNSUPPORTED where a regular expression of the tokenizer takes
+ * too long on this text. Any thread. @since 0.1 */
 QINFER_API qinfer_status QINFER_CALL qinfer_tokenizer_encode(const qinfer_model* model,
                                                              const char* text, size_t text_size,
                                                              uint64_t flags, int32_t* ids,
