@@ -126,7 +126,8 @@ typedef struct qinfer_override {
 
 /* ASYMMETRIC: a minimum beside each scale. NO_CALIBRATION: treat all inputs alike. NO_SEARCH:
  * scales from the extremes. NO_EVALUATION: no perplexity and divergence at the end. RESUME: keep
- * and use PATH.partial/ of an earlier task. STATIC_ACTIVATIONS: the scales of INT8
+ * and use PATH.partial/ of an earlier task: the calibration that it ran, and the layers that it
+ * finished. STATIC_ACTIVATIONS: the scales of INT8
  * activations are fixed by the calibrated ranges, not taken from each block. */
 #define QINFER_QUANTIZE_ASYMMETRIC ((uint64_t)1 << 0)
 #define QINFER_QUANTIZE_NO_CALIBRATION ((uint64_t)1 << 1)
@@ -151,11 +152,14 @@ typedef struct qinfer_quantize_options {
                            tensor of its own, else shared with the embedding */
   const qinfer_override* overrides;
   uint64_t override_count;
-  qinfer_calibration* calibration; /* already run; in use until the task ends; NULL = the model
-                                      writes its own samples */
+  /* Statistics; samples that wait in it are run first, by this task and within its limit, and
+   * their statistics stay in it. In use until the task ends. NULL = the model writes its own
+   * samples. */
+  qinfer_calibration* calibration;
   const qinfer_calibration_options* calibration_options; /* of own samples; NULL = defaults */
-  uint64_t
-      memory_limit_bytes; /* of this task alone, within host_bytes_limit; 0 = none beside that */
+  /* Of what this task allocates, within host_bytes_limit; 0 = none beside that. Pieces shrink to
+   * fit, and change no result but how many samples are evaluated. */
+  uint64_t memory_limit_bytes;
 } qinfer_quantize_options;
 #define QINFER_QUANTIZE_OPTIONS_INIT                                                             \
   {                                                                                              \
@@ -187,7 +191,8 @@ typedef struct qinfer_quantize_plan {
 /** As every *_init. Any thread. @since 0.1 */
 QINFER_API void QINFER_CALL qinfer_quantize_plan_init(qinfer_quantize_plan* plan, size_t size);
 
-/** What qinfer_quantize_begin with the same options would need. @param model opened with
+/** What qinfer_quantize_begin with the same options would need. Compiles the tokenizer once, to
+ * measure that; so does qinfer_quantize_begin. @param model opened with
  * QINFER_PARTS_ALL or _HEADER; not NULL. @param options NULL = defaults. @param out not NULL,
  * struct_size set. @return OK; E_MISUSE (options, QINFER_DETAIL_NOT_LOADED); E_UNSUPPORTED; E_BUSY
  * (the calibration is in use). Any thread. @since 0.1 */
@@ -202,9 +207,10 @@ qinfer_quantize_plan_get(const qinfer_model* model, const qinfer_quantize_option
  * @param options NULL = defaults
  * @param target  not NULL; QINFER_QUANTIZE_RESUME needs a path
  * @param out     the task, owned by the caller; not NULL
- * @return OK; E_MISUSE (options, target, a format that is not known, QINFER_DETAIL_NOT_LOADED);
- *         E_IO; E_UNSUPPORTED; E_BUSY (the calibration is in use). The task's steps: E_IO;
- * E_FORMAT; E_BUDGET. Any thread. @since 0.1 */
+ * @return OK; E_MISUSE (options, target, a format that is not known, a calibration with nothing in
+ *         it, QINFER_DETAIL_NOT_LOADED); E_BUDGET (a limit that is too low, with the least that
+ *         works); E_IO; E_UNSUPPORTED; E_BUSY (the calibration is in use). The task's steps: E_IO;
+ *         E_FORMAT; E_BUDGET. Any thread. @since 0.1 */
 QINFER_API qinfer_status QINFER_CALL qinfer_quantize_begin(const qinfer_model* model,
                                                            const qinfer_quantize_options* options,
                                                            const qinfer_target* target,

@@ -32,24 +32,37 @@ uint32_t GroupSize(const std::string& text) {
   return static_cast<uint32_t>(std::stoul(text));
 }
 
-Calibration Calibrate(qinfer_model* model, const Options& options,
-                      const qinfer_calibration_options& calibration) {
+bool IsCalibrationFile(const std::string& path) {
+  constexpr std::string_view kMagic = "QINFCAL\n";  // docs/quantization.md
+  std::ifstream in(path, std::ios::binary);
+  char begin[8] = {};
+  in.read(begin, sizeof(begin));
+  return in && std::string_view(begin, sizeof(begin)) == kMagic;
+}
+
+// Statistics of an earlier run, or samples that the quantization will run: so that its limit, its
+// state on disk and its progress are theirs too. Null where it does all of that by itself.
+Calibration MakeCalibration(qinfer_model* model, const Options& options,
+                            const qinfer_calibration_options& calibration) {
+  if (options.calibration.empty() && options.save_calibration.empty()) return nullptr;
   qinfer_calibration* raw = nullptr;
   qinfer_error error = QINFER_ERROR_INIT;
+  if (options.calibration != "-" && IsCalibrationFile(options.calibration)) {
+    qinfer_source source = QINFER_SOURCE_INIT;
+    source.path = Str(options.calibration);
+    Check(qinfer_calibration_load(model, &source, &raw, &error), error,
+          options.calibration.c_str());
+    return Calibration(raw);
+  }
   Check(qinfer_calibration_create(model, &calibration, &raw, &error), error, "calibration");
   Calibration handle(raw);
+  if (options.calibration.empty()) {
+    Check(qinfer_calibration_self_generate(raw, &error), error, "calibration");
+    return handle;
+  }
   const std::string text = ReadFile(options.calibration);
   Check(qinfer_calibration_add_text(raw, text.data(), text.size(), &error), error,
         options.calibration.c_str());
-  qinfer_task* task_raw = nullptr;
-  Check(qinfer_calibration_run_begin(raw, &task_raw, &error), error, "calibration");
-  const Task task(task_raw);
-  Run(task.get(), "calibrate", options.json);
-  if (!options.save_calibration.empty()) {
-    qinfer_target target = QINFER_TARGET_INIT;
-    target.path = Str(options.save_calibration);
-    Check(qinfer_calibration_save(raw, &target, &error), error, "cannot save the calibration");
-  }
   return handle;
 }
 
@@ -60,9 +73,7 @@ void RunQuantize(const Options& options) {
   qinfer_calibration_options calibration_options = QINFER_CALIBRATION_OPTIONS_INIT;
   calibration_options.samples = options.samples;
   calibration_options.seed = options.seed;
-  Calibration calibration;
-  if (!options.calibration.empty())
-    calibration = Calibrate(model.get(), options, calibration_options);
+  const Calibration calibration = MakeCalibration(model.get(), options, calibration_options);
 
   qinfer_quantize_options quantize = QINFER_QUANTIZE_OPTIONS_INIT;
   quantize.scheme = Str(options.scheme);
@@ -104,6 +115,12 @@ void RunQuantize(const Options& options) {
         "cannot quantize");
   const Task task(raw);
   Run(task.get(), "quantize", options.json);
+  if (!options.save_calibration.empty()) {
+    qinfer_target file = QINFER_TARGET_INIT;
+    file.path = Str(options.save_calibration);
+    Check(qinfer_calibration_save(calibration.get(), &file, &error), error,
+          "cannot save the calibration");
+  }
   const Report report = TakeReport(task.get());
   if (!options.report.empty())
     WriteFile(options.report, Render(report.get(), QINFER_RENDER_JSON) + "\n");
@@ -132,17 +149,22 @@ void AddQuantize(CLI::App* app) {
   sub->add_option("--head", options->head, "Output head: a format, or keep");
   sub->add_option("--set", options->set,
                   "PATTERN=FORMAT for tensors by name; may be repeated, the last match wins");
-  sub->add_option("--calibration", options->calibration,
-                  "A text file; without it the model writes its own samples");
-  sub->add_option("--save-calibration", options->save_calibration,
-                  "Keep the statistics in this file");
+  CLI::Option* calibration =
+      sub->add_option("--calibration", options->calibration,
+                      "A text, or what --save-calibration wrote; without it the model writes its "
+                      "own samples");
+  CLI::Option* save = sub->add_option("--save-calibration", options->save_calibration,
+                                      "Keep the statistics in this file, for --calibration");
   sub->add_option("--samples", options->samples, "Samples of 512 tokens (default 128)");
   sub->add_option("--seed", options->seed, "Which samples are drawn")->capture_default_str();
-  sub->add_option("--memory-limit", options->memory_limit, "Peak memory, for example 2GiB");
+  sub->add_option("--memory-limit", options->memory_limit,
+                  "Peak memory beside the model's file, for example 2GiB; calibration included");
   sub->add_flag("--resume", options->resume,
-                "Keep finished layers in OUT.partial/ and go on from them");
+                "Keep the calibration and finished layers in OUT.partial/ and go on from them");
   sub->add_flag("--no-search", options->no_search, "Scales from the extremes");
-  sub->add_flag("--no-calibration", options->no_calibration, "Treat all inputs alike");
+  sub->add_flag("--no-calibration", options->no_calibration, "Treat all inputs alike")
+      ->excludes(calibration)
+      ->excludes(save);
   sub->add_flag("--no-evaluation", options->no_evaluation,
                 "No perplexity and divergence at the end");
   sub->add_flag("--static-activations", options->static_activations,

@@ -30,6 +30,11 @@ uint64_t Forward::PlanBytes(const model::ModelSpec& spec, const ForwardOptions& 
   return Workspace().Cut(spec, options, context, false, nullptr);
 }
 
+uint64_t Forward::PlanLayerBytes(const model::ModelSpec& spec, const ForwardOptions& options,
+                                 const Context& context) {
+  return Workspace().Cut(spec, options, context, true, nullptr);
+}
+
 StatusOr<std::unique_ptr<Forward>> Forward::Create(std::shared_ptr<const Model> model,
                                                    const Context& context,
                                                    const ForwardOptions& options) {

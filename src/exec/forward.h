@@ -64,6 +64,9 @@ class Forward {
                                                             const format::Checkpoint& checkpoint);
   static uint64_t PlanBytes(const model::ModelSpec& spec, const ForwardOptions& options,
                             const Context& context);
+  // What CreateForLayers takes.
+  static uint64_t PlanLayerBytes(const model::ModelSpec& spec, const ForwardOptions& options,
+                                 const Context& context);
 
   // Starts a batch. MisuseError if one is in flight, for token ids out of range, or for positions
   // past max_position.

@@ -2,6 +2,7 @@
 // allocates. The text parts are built once, through an account of their own, and dropped.
 #include <algorithm>
 
+#include "core/account.h"
 #include "core/checked.h"
 #include "exec/forward.h"
 #include "exec/load_pieces.h"
@@ -18,17 +19,6 @@ namespace {
 constexpr uint64_t kDefaultContext = 4096;
 constexpr uint64_t kGgufWindow = 256 << 10;  // through which a GGUF header is read
 
-// Passes everything on to another Memory, and so counts one user's part of it.
-struct Account {
-  static void* Allocate(void* user, size_t size, size_t align) {
-    return static_cast<Memory*>(user)->Allocate(size, align);
-  }
-  static void Release(void* user, void* ptr, size_t size, size_t align) {
-    static_cast<Memory*>(user)->Release(ptr, size, align);
-  }
-  static AllocatorHooks Of(Memory* memory) { return {memory, Allocate, Release}; }
-};
-
 uint64_t MappedBytes(const format::Checkpoint& checkpoint) {
   uint64_t bytes = 0;
   for (const std::shared_ptr<io::Source>& source : checkpoint.sources()) {
@@ -43,7 +33,7 @@ StatusOr<uint64_t> SpecBytes(const format::Checkpoint& checkpoint, Memory* memor
                                     ? checkpoint.qinfer()->Metadata(format::kMetaSpec)
                                     : checkpoint.side_files().config_json.text();
   if (text.empty() || checkpoint.gguf() != nullptr) return 0;
-  Memory account(Account::Of(memory));
+  Memory account(AccountOf(memory));
   format::JsonTree tree(&account);
   QINFER_RETURN_IF_ERROR(tree.Parse(text, checkpoint.name()));
   return account.peak_bytes();
@@ -82,7 +72,7 @@ StatusOr<MemoryPlan> PlanMemory(const format::Checkpoint& checkpoint, const mode
       most_pieces == 0 ? 0 : PieceLoader::PlanBytes(context, scratch, most_pieces);
   uint64_t text = 0, text_peak = 0, spec_bytes = 0;
   if (checkpoint.container() != format::Container::kConfigOnly) {
-    Memory account(Account::Of(context.memory));
+    Memory account(AccountOf(context.memory));
     QINFER_ASSIGN_OR_RETURN(const TextParts parts, LoadTextParts(checkpoint, &account));
     text = account.used_bytes();
     text_peak = account.peak_bytes();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "quant/bytes.h"
 #include "quant/calibration_data.h"
 #include "quant/fingerprint.h"
 #include "quant/random.h"
@@ -191,34 +192,63 @@ void CalibrationData::AddGenerated(std::vector<Sample> samples, std::vector<Samp
   want_self_generated_ = false;
 }
 
-std::vector<Sample> CalibrationData::TakeSamples() {
-  std::vector<Sample> all = std::move(waiting_);
-  waiting_.clear();
+CalibrationData::Choice CalibrationData::Choose() const {
   // A seeded shuffle; the first `samples` are run, some of the rest are held out. Where there are
   // too few, an eighth is held out.
-  std::vector<size_t> order(all.size());
+  const size_t all = waiting_.size();
+  std::vector<size_t> order(all);
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   for (size_t i = order.size(); i > 1; --i) {
     const uint64_t pick = RandomAt(options_.seed, /*stream=*/1, i) % i;
     std::swap(order[i - 1], order[pick]);
   }
   const size_t wanted = held_out_.size() < kHeldOut ? kHeldOut - held_out_.size() : 0;
-  size_t held =
-      std::min<size_t>(wanted, all.size() > options_.samples
-                                   ? std::max<size_t>(all.size() - options_.samples, all.size() / 8)
-                                   : all.size() / 8);
-  const size_t run = std::min<size_t>(options_.samples, all.size() - held);
-  std::vector<size_t> chosen(order.begin(), order.begin() + static_cast<ptrdiff_t>(run));
-  std::vector<size_t> kept(order.begin() + static_cast<ptrdiff_t>(run),
-                           order.begin() + static_cast<ptrdiff_t>(run + held));
+  const size_t held = std::min<size_t>(
+      wanted, all > options_.samples ? std::max<size_t>(all - options_.samples, all / 8) : all / 8);
+  const size_t run = std::min<size_t>(options_.samples, all - held);
+  Choice choice;
+  choice.run.assign(order.begin(), order.begin() + static_cast<ptrdiff_t>(run));
+  choice.held_out.assign(order.begin() + static_cast<ptrdiff_t>(run),
+                         order.begin() + static_cast<ptrdiff_t>(run + held));
   // In the order of the text, so that reading them is pleasant and stable.
-  std::sort(chosen.begin(), chosen.end());
-  std::sort(kept.begin(), kept.end());
-  for (size_t i : kept) held_out_.push_back(std::move(all[i]));
+  std::sort(choice.run.begin(), choice.run.end());
+  std::sort(choice.held_out.begin(), choice.held_out.end());
+  return choice;
+}
+
+std::vector<Sample> CalibrationData::TakeSamples() {
+  const Choice choice = Choose();
+  std::vector<Sample> all = std::move(waiting_);
+  waiting_.clear();
+  for (size_t i : choice.held_out) held_out_.push_back(std::move(all[i]));
   std::vector<Sample> samples;
-  samples.reserve(chosen.size());
-  for (size_t i : chosen) samples.push_back(std::move(all[i]));
+  samples.reserve(choice.run.size());
+  for (size_t i : choice.run) samples.push_back(std::move(all[i]));
   return samples;
+}
+
+uint64_t CalibrationData::WaitingHash() const {
+  if (!has_waiting()) return 0;
+  ByteWriter out;
+  out.Put(static_cast<uint8_t>(want_self_generated_ ? 1 : 0));
+  for (const Sample& sample : waiting_) {
+    out.Put(static_cast<uint64_t>(sample.tokens.size()));
+    out.PutBytes(sample.tokens.data(), sample.tokens.size() * sizeof(int32_t));
+  }
+  return HashText(out.bytes());
+}
+
+bool CalibrationData::TakeOver(CalibrationData&& finished) {
+  if (running_ || finished.key_.weights != key_.weights || finished.key_.shape != key_.shape ||
+      finished.options_.activations != options_.activations) {
+    return false;
+  }
+  stats_ = std::move(finished.stats_);
+  held_out_ = std::move(finished.held_out_);
+  origin_ = finished.origin_;
+  waiting_.clear();
+  want_self_generated_ = false;
+  return true;
 }
 
 void CalibrationData::RestoreFeed(Feed feed) {

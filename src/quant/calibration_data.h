@@ -102,8 +102,22 @@ class CalibrationData final : public Calibration,
 
   // Empty statistics for every linear input of the model, in order of execution.
   StatusOr<StatsTable> NewStats() const;
-  // For calibration_run.cpp: takes what waits (samples chosen by seed, others held out).
+  // Whether a run would have something to do, and whether the model writes (some of) it.
+  bool has_waiting() const { return !waiting_.empty() || want_self_generated_; }
+  bool self_generates() const { return want_self_generated_; }
+  // What the next run will run and hold out, by index into what waits; chosen by seed.
+  struct Choice {
+    std::vector<size_t> run, held_out;
+  };
+  Choice Choose() const;
+  const std::vector<Sample>& waiting() const { return waiting_; }
+  // Of what waits; 0 = nothing.
+  uint64_t WaitingHash() const;
+  // For calibration_run.cpp: takes what waits.
   std::vector<Sample> TakeSamples();
+  // In place of a run: what an earlier one of the same samples has left. False if it is of other
+  // weights or options.
+  bool TakeOver(CalibrationData&& finished);
   // What a run starts from, for putting it back when the run fails.
   struct Feed {
     std::vector<Sample> waiting, held_out;
@@ -115,14 +129,16 @@ class CalibrationData final : public Calibration,
   // Makes a finished run's statistics part of this object.
   Status Commit(StatsTable stats, uint64_t samples, uint64_t tokens, bool self_generated);
   void set_running(bool running) { running_ = running; }
-  // Bytes of hidden states that a run holds at once; 0 = what the context's limit leaves.
+  // Bytes of hidden states that the next run holds at once; 0 = what the context's limit leaves.
   void set_hidden_budget(uint64_t bytes) { hidden_budget_ = bytes; }
   uint64_t hidden_budget() const { return hidden_budget_; }
 
   const model::ModelSpec& spec() const { return spec_; }
   const std::shared_ptr<const format::Checkpoint>& checkpoint() const { return checkpoint_; }
   const exec::Context& context() const { return context_; }
+  // Stays loaded for further texts.
   StatusOr<std::shared_ptr<const tokenizer::Tokenizer>> LoadTokenizer() const;
+  void ReleaseTokenizer() const { tokenizer_.reset(); }
 
  private:
   friend StatusOr<std::shared_ptr<Calibration>> LoadCalibration(

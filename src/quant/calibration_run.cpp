@@ -18,6 +18,7 @@ class CalibrationRun final : public Work {
   // A run that did not finish leaves the calibration as it was.
   ~CalibrationRun() override {
     if (!committed_) data_->RestoreFeed(std::move(before_));
+    data_->set_hidden_budget(0);
     data_->set_running(false);
   }
 

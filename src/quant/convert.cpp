@@ -45,6 +45,7 @@ class ConvertImpl final : public ConvertWork {
  private:
   Status Fail(Status status) {
     group_.reset();
+    documents_.reset();
     writer_.reset();
     sink_.reset();
     return status;
@@ -52,8 +53,13 @@ class ConvertImpl final : public ConvertWork {
 
   StatusOr<bool> StepOnce(const Deadline& deadline) {
     if (writer_ == nullptr) {
+      if (documents_ == nullptr) {
+        documents_ = std::make_unique<Documents>(*checkpoint_, context_.memory);
+      }
+      QINFER_ASSIGN_OR_RETURN(const bool found, documents_->Step());
+      if (!found) return false;
       QINFER_ASSIGN_OR_RETURN(writer_, ModelWriter::Create(std::move(sink_), *checkpoint_,
-                                                           resolved_, {}, context_.memory));
+                                                           resolved_, {}, std::move(documents_)));
       shared_.checkpoint = checkpoint_;
       shared_.spec = &spec_;
       shared_.resolved = &resolved_;
@@ -63,7 +69,16 @@ class ConvertImpl final : public ConvertWork {
       shared_.context = context_;
       return false;
     }
+    if (!documents_written_) {
+      QINFER_ASSIGN_OR_RETURN(documents_written_, writer_->WriteDocuments());
+      return false;
+    }
     if (reports_.size() == groups_.size()) {
+      if (summarized_) {
+        QINFER_RETURN_IF_ERROR(writer_->Finish());
+        writer_.reset();
+        return true;
+      }
       ReportInputs inputs;
       inputs.checkpoint = checkpoint_.get();
       inputs.resolved = &resolved_;
@@ -71,9 +86,8 @@ class ConvertImpl final : public ConvertWork {
       inputs.file_bytes = writer_->file_bytes();
       report_ = BuildReport(inputs);
       QINFER_RETURN_IF_ERROR(writer_->SetReport(Summary(report_).ToJson(-1)));
-      QINFER_RETURN_IF_ERROR(writer_->Finish());
-      writer_.reset();
-      return true;
+      summarized_ = true;
+      return false;
     }
     const Group& group = groups_[reports_.size()];
     if (group_ == nullptr) {
@@ -97,7 +111,9 @@ class ConvertImpl final : public ConvertWork {
   model::ModelSpec spec_;
   ResolvedRecipe resolved_;
   std::vector<Group> groups_;
+  std::unique_ptr<Documents> documents_;
   std::unique_ptr<ModelWriter> writer_;
+  bool documents_written_ = false, summarized_ = false;
   GroupShared shared_;
   std::unique_ptr<GroupWork> group_;
   std::vector<observe::Report> reports_;

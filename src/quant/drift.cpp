@@ -35,11 +35,11 @@ bool AllFloat(const format::Checkpoint& checkpoint, const model::ModelSpec& spec
 uint64_t Drift::PlanBytes(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
                           uint64_t tokens, uint32_t longest, const exec::Context& context) {
   uint64_t bytes = tokens * spec.hidden_size * 2 * sizeof(float);
-  bytes +=
-      exec::Forward::PlanBytes(spec, ForwardOptionsFor(longest, exec::Activations::kAuto), context);
+  bytes += exec::Forward::PlanLayerBytes(spec, ForwardOptionsFor(longest, exec::Activations::kAuto),
+                                         context);
   if (!AllFloat(checkpoint, spec)) {
-    bytes += exec::Forward::PlanBytes(spec, ForwardOptionsFor(longest, exec::Activations::kFloat),
-                                      context);
+    bytes += exec::Forward::PlanLayerBytes(
+        spec, ForwardOptionsFor(longest, exec::Activations::kFloat), context);
   }
   return bytes;
 }

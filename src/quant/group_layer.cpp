@@ -1,5 +1,7 @@
 // A layer as it will run: views of the packed tensors that a group has kept, with norms and biases
 // read from the source.
+#include <algorithm>
+
 #include "exec/activation_block.h"
 #include "quant/group_work.h"
 #include "quant/hidden_states.h"
@@ -80,6 +82,50 @@ StatusOr<std::vector<exec::Linear>> GroupWork::MakeStack(const model::TensorRef&
     stack.push_back(linear);
   }
   return stack;
+}
+
+// As BuildLayer makes them, with what one of them is read through.
+uint64_t GroupWork::VectorBytes(const model::ModelSpec& spec, uint32_t layer) {
+  const model::LayerSpec& l = spec.layers[layer];
+  const model::AttentionSpec& a = l.attention;
+  const model::FeedForwardSpec& f = l.feed_forward;
+  const uint64_t n = spec.hidden_size, heads = a.heads, kv_heads = a.kv_heads;
+  const uint64_t experts = f.experts, wide = experts * f.expert_intermediate;
+  const uint64_t q_norm = (a.wide_norms ? heads : 1) * a.head_dim;
+  const uint64_t k_norm = (a.wide_norms ? kv_heads : 1) * a.head_dim;
+  const struct {
+    const model::TensorRef& ref;
+    uint64_t count;
+  } vectors[] = {{l.attention_norm, n},
+                 {l.post_attention_norm, n},
+                 {l.feed_forward_norm, n},
+                 {l.post_feed_forward_norm, n},
+                 {a.q_norm, q_norm},
+                 {a.k_norm, k_norm},
+                 {a.sinks, heads},
+                 {a.q_a_norm, a.q_rank},
+                 {a.kv_a_norm, a.latent_dim},
+                 {a.q_bias, heads * a.head_dim},
+                 {a.k_bias, kv_heads * a.head_dim},
+                 {a.v_bias, kv_heads * a.v_head_dim},
+                 {a.o_bias, n},
+                 {a.q_a_bias, a.q_rank},
+                 {a.kv_a_bias, uint64_t{a.latent_dim} + a.rope_dim},
+                 {f.gate_bias, f.intermediate},
+                 {f.up_bias, f.intermediate},
+                 {f.down_bias, n},
+                 {f.router_bias, experts},
+                 {f.router_correction, experts},
+                 {f.expert_gate_bias, wide},
+                 {f.expert_up_bias, wide},
+                 {f.expert_down_bias, experts * n}};
+  uint64_t sum = 0, widest = 0;
+  for (const auto& vector : vectors) {
+    if (!vector.ref.present()) continue;
+    sum += vector.count;
+    widest = std::max(widest, vector.count);
+  }
+  return (sum + widest) * sizeof(float);
 }
 
 Status GroupWork::BuildLayer() {

@@ -50,6 +50,8 @@ class GroupWork {
   static StatusOr<std::unique_ptr<GroupWork>> Create(const GroupShared& shared, const Group& group);
   // One unit, or units of one kind until the deadline; true when the group is finished.
   StatusOr<bool> Step(const Deadline& deadline);
+  // Norms and biases of a layer that is run quantized, beside its packed tensors.
+  static uint64_t VectorBytes(const model::ModelSpec& spec, uint32_t layer);
   // {"layer", "tensors": [...], "hidden": {...}, "evaluation": {...}}
   const observe::Report& report() const { return report_; }
 

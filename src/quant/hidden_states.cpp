@@ -103,6 +103,15 @@ Status ApplyFinalNorm(const format::Checkpoint& checkpoint, const model::ModelSp
   return OkStatus();
 }
 
+StatusOr<uint64_t> EndBytes(const format::Checkpoint& checkpoint, const model::ModelSpec& spec) {
+  QINFER_ASSIGN_OR_RETURN(const format::TensorInfo* info,
+                          FindTensor(checkpoint, spec.embedding.name));
+  QINFER_ASSIGN_OR_RETURN(const SourceTensor tensor, DescribeTensor(checkpoint, *info));
+  QINFER_ASSIGN_OR_RETURN(const uint64_t row,
+                          SourceRowBytes(tensor, 0, tensor.packed ? kernels::kPanelRows : 1));
+  return std::max<uint64_t>(row, 2 * sizeof(float) * spec.hidden_size);  // a norm and its source
+}
+
 StatusOr<uint64_t> LargestLayerBytes(const model::ModelSpec& spec,
                                      const format::Checkpoint& checkpoint,
                                      const exec::Context& context) {

@@ -24,6 +24,9 @@ Status ReadSmall(const format::Checkpoint& checkpoint, const model::TensorRef& r
 Status ApplyFinalNorm(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
                       const exec::Context& context, uint32_t tokens, float* hidden);
 
+// What the first three take at most for a while.
+StatusOr<uint64_t> EndBytes(const format::Checkpoint& checkpoint, const model::ModelSpec& spec);
+
 // What LoadLayer takes at most for any layer, from the table of tensors.
 StatusOr<uint64_t> LargestLayerBytes(const model::ModelSpec& spec,
                                      const format::Checkpoint& checkpoint,

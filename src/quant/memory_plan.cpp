@@ -14,8 +14,6 @@
 namespace qinfer::quant {
 namespace {
 
-// Small buffers that come and go: importance, norms, rows of the embedding.
-constexpr uint64_t kSmallBuffers = 64 << 10;
 constexpr uint64_t kComfortableHidden = 256ull << 20;
 constexpr uint32_t kSlicePanels = 64, kLeastSlicePanels = Drift::kHeadBlock / kernels::kPanelRows;
 
@@ -33,6 +31,8 @@ class Planner {
 
   StatusOr<WorkSizes> Plan() {
     QINFER_ASSIGN_OR_RETURN(layer_load_, LargestLayerBytes(spec_, checkpoint_, context_));
+    QINFER_ASSIGN_OR_RETURN(ends_, EndBytes(checkpoint_, spec_));
+    QINFER_ASSIGN_OR_RETURN(documents_, Documents::MeasureBytes(checkpoint_, context_.memory));
     const Memory& memory = *context_.memory;
     in_use_ = memory.used_bytes() + memory.mapped_bytes();
     uint64_t limit = options_.memory_limit_bytes;
@@ -41,20 +41,29 @@ class Planner {
       limit = limit == 0 ? left : std::min(limit, left);
     }
     FindSamples();
+    if (self_generates()) {
+      SelfGenerateOptions generate;
+      generate.samples = options().samples + CalibrationData::kHeldOut;
+      generate.sample_tokens = longest_;
+      QINFER_ASSIGN_OR_RETURN(writing_,
+                              PlanSelfGenerateBytes(checkpoint_, spec_, generate, context_));
+    }
     const uint32_t all = static_cast<uint32_t>(samples_.size());
     WorkSizes least;
     QINFER_ASSIGN_OR_RETURN(least, Sizes(std::min(all, 1u), kLeastSlicePanels, LongestHidden()));
     if (limit != 0 && least.plan.work_bytes > limit) {
-      return BudgetError(StrCat(
-          "quantizing ", checkpoint_.name(), " needs at least ", least.plan.work_bytes,
-          " bytes beside the model's file (one layer, the states of one sample, and workspaces); ",
-          limit, " are allowed by ",
-          options_.memory_limit_bytes != 0 ? "memory_limit_bytes" : "host_bytes_limit",
-          options_.evaluate ? "; without evaluation it needs less" : "",
-          will_calibrate()
-              ? "; with a calibration made from a text the model need not be loaded to "
-                "write its own"
-              : ""));
+      return BudgetError(
+          StrCat("quantizing ", checkpoint_.name(), " needs at least ", least.plan.work_bytes,
+                 " bytes beside the model's file (one layer, the states of one sample, workspaces, "
+                 "and the "
+                 "tokenizer while it is compiled); ",
+                 limit, " are allowed by ",
+                 options_.memory_limit_bytes != 0 ? "memory_limit_bytes" : "host_bytes_limit",
+                 options_.evaluate ? "; without evaluation it needs less" : "",
+                 self_generates() && least.plan.calibrate_bytes == least.plan.work_bytes
+                     ? "; with a calibration made from a text the model need not be loaded to "
+                       "write its own"
+                     : ""));
     }
     // Fewer samples to compare, thinner slices, more passes: in this order of what they cost.
     uint64_t hidden = std::min(AllHidden(), kComfortableHidden);
@@ -82,26 +91,45 @@ class Planner {
   }
 
  private:
-  bool will_calibrate() const { return data_ == nullptr && options_.calibrate; }
-  bool has_statistics() const { return data_ != nullptr || options_.calibrate; }
+  // As the work will have it: a calibration of its own is one that the model writes the samples of.
+  bool will_calibrate() const {
+    return data_ == nullptr ? options_.calibrate : data_->has_waiting();
+  }
+  bool self_generates() const {
+    return data_ == nullptr ? options_.calibrate : data_->self_generates();
+  }
+  const CalibrationOptions& options() const {
+    return data_ == nullptr ? options_.calibration_options : data_->options();
+  }
 
-  // Lengths of the samples that will be compared.
+  // Lengths of the samples that will be run, and of those that will be compared.
   void FindSamples() {
-    longest_ =
-        std::min(options_.calibration_options.sample_tokens, std::max(2u, spec_.max_context));
-    if (!options_.evaluate) return;
+    longest_ = std::min(options().sample_tokens, std::max(2u, spec_.max_context));
+    const auto length = [](const Sample& sample) {
+      return static_cast<uint32_t>(sample.tokens.size());
+    };
     if (data_ != nullptr) {
-      for (const Sample& sample : data_->held_out()) {
-        samples_.push_back(static_cast<uint32_t>(sample.tokens.size()));
-      }
-    } else if (will_calibrate()) {
-      samples_.assign(CalibrationData::kHeldOut, longest_);
+      for (const Sample& sample : data_->held_out()) samples_.push_back(length(sample));
     }
+    if (self_generates()) {
+      // Which of them end early is not known.
+      run_.assign(options().samples, longest_);
+      samples_.resize(CalibrationData::kHeldOut, longest_);
+    } else if (will_calibrate()) {
+      const CalibrationData::Choice choice = data_->Choose();
+      for (size_t i : choice.run) run_.push_back(length(data_->waiting()[i]));
+      for (size_t i : choice.held_out) samples_.push_back(length(data_->waiting()[i]));
+      longest_ = 1;
+      for (uint32_t tokens : run_) longest_ = std::max(longest_, tokens);
+    }
+    if (!options_.evaluate) samples_.clear();
   }
   uint64_t RowBytes() const { return uint64_t{spec_.hidden_size} * sizeof(float); }
   uint64_t LongestHidden() const { return longest_ * RowBytes(); }
   uint64_t AllHidden() const {
-    return uint64_t{options_.calibration_options.samples} * LongestHidden();
+    uint64_t tokens = 0;
+    for (uint32_t sample : run_) tokens += sample;
+    return std::max(tokens * RowBytes(), LongestHidden());
   }
 
   uint64_t StatisticsBytes() const {
@@ -109,26 +137,22 @@ class Planner {
     uint64_t bytes = 0;
     for (const LinearInputKey& input : LinearInputs(spec_)) {
       bytes += uint64_t{input.cols} * sizeof(double) +
-               ObserverBytes(ObserverFor(options_.calibration_options.activations, input.part));
+               ObserverBytes(ObserverFor(options().activations, input.part));
     }
     return bytes;
   }
 
-  StatusOr<uint64_t> CalibrateBytes(uint64_t hidden) const {
-    if (!will_calibrate()) return uint64_t{0};
-    SelfGenerateOptions generate;
-    generate.samples = options_.calibration_options.samples;
-    generate.sample_tokens = longest_;
-    QINFER_ASSIGN_OR_RETURN(const uint64_t writing,
-                            PlanSelfGenerateBytes(checkpoint_, spec_, generate, context_));
+  // Statistics come after the writing.
+  uint64_t CalibrateBytes(uint64_t hidden) const {
+    if (!will_calibrate()) return 0;
     exec::ForwardOptions forward;
     forward.max_batch_tokens = forward.max_position = longest_;
     forward.activations = exec::Activations::kFloat;
     const uint64_t scratch = uint64_t{std::min(16u, context_.executor->concurrency())} *
                              Histogram::kBins * sizeof(uint32_t);
-    const uint64_t running =
-        layer_load_ + hidden + scratch + exec::Forward::PlanBytes(spec_, forward, context_);
-    return std::max(writing, running);
+    const uint64_t running = StatisticsBytes() + ends_ + layer_load_ + hidden + scratch +
+                             exec::Forward::PlanLayerBytes(spec_, forward, context_);
+    return std::max(writing_, running);
   }
 
   StatusOr<WorkSizes> Sizes(uint32_t samples, uint32_t slice, uint64_t hidden) const {
@@ -147,16 +171,16 @@ class Planner {
     const bool evaluate = samples > 0;
     const uint64_t drift =
         evaluate ? Drift::PlanBytes(checkpoint_, spec_, tokens, longest, context_) : 0;
-    const uint64_t always = StatisticsBytes() + kSmallBuffers;
-    // The compiled tokenizer is built from a loaded one and grows in steps.
-    plan.document_bytes = always + 6 * EstimateDocumentBytes(checkpoint_);
-    QINFER_ASSIGN_OR_RETURN(plan.calibrate_bytes, CalibrateBytes(hidden));
-    if (plan.calibrate_bytes != 0) plan.calibrate_bytes += always;
+    const uint64_t always = StatisticsBytes() + (evaluate ? ends_ : 0);
+    plan.document_bytes = StatisticsBytes() + documents_;
+    plan.calibrate_bytes = CalibrateBytes(hidden);
     for (const Group& group : MakeGroups(resolved_, static_cast<uint32_t>(spec_.layers.size()))) {
       QINFER_ASSIGN_OR_RETURN(const uint64_t bytes, GroupBytes(group, evaluate, slice));
       if (group.layer != UINT32_MAX) {
-        plan.layer_bytes = std::max({plan.layer_bytes, always + drift + bytes,
-                                     evaluate ? always + drift + layer_load_ : 0});
+        const uint64_t replay = options_.resume ? kReplayBytes : 0;
+        plan.layer_bytes =
+            std::max({plan.layer_bytes, always + drift + bytes, always + drift + replay,
+                      evaluate ? always + drift + layer_load_ : 0});
       } else {
         uint64_t head = always + drift + bytes;
         if (group.head && evaluate) {
@@ -184,9 +208,24 @@ class Planner {
           const uint64_t stream,
           TensorStream::PlanBytes(checkpoint_, plan, keep, sliced ? slice : 0, context_));
       if (keep) kept += plan.bytes;
-      largest = std::max(largest, kept + stream);
+      largest = std::max(largest, kept + stream + SettingsBytes(plan));
     }
-    return largest;
+    if (group.layer == UINT32_MAX || !evaluate) return largest;
+    return std::max(largest, kept + GroupWork::VectorBytes(spec_, group.layer));
+  }
+
+  // What says how a tensor is packed: the importance of its inputs, and an observer of its values.
+  uint64_t SettingsBytes(const TensorPlan& plan) const {
+    if (plan.action != TensorAction::kPack) return 0;
+    uint64_t bytes = 0;
+    if ((data_ != nullptr || options_.calibrate) &&
+        (plan.use == TensorUse::kLinear || HeadPlan(resolved_) == &plan)) {
+      const bool stack = plan.use == TensorUse::kLinear && model::IsExpertRole(plan.role) &&
+                         plan.part == model::kNoPart;
+      bytes += uint64_t{stack ? plan.parts : 1} * plan.cols * sizeof(float);
+    }
+    if (options().weights != ObserverKind::kMinMax) bytes += ObserverBytes(options().weights);
+    return bytes;
   }
 
   // Beside the stream of an untied head: the reference's slices, and what scores them. A tied one
@@ -203,6 +242,7 @@ class Planner {
     bytes += Drift::HeadBytes(scored, std::min<uint64_t>(panels * kernels::kPanelRows, head->rows),
                               spec_.hidden_size, context_);
     if (head->use == TensorUse::kEmbedding) {
+      bytes += SettingsBytes(*head);
       QINFER_ASSIGN_OR_RETURN(const uint64_t packer,
                               TensorPacker::PlanBytes(checkpoint_, *head, context_));
       bytes += packer + panels * head->panel_bytes;
@@ -216,9 +256,9 @@ class Planner {
   const QuantizeOptions& options_;
   const exec::Context& context_;
   const CalibrationData* data_;
-  std::vector<uint32_t> samples_;
-  uint32_t longest_ = 2;
-  uint64_t layer_load_ = 0, in_use_ = 0;
+  std::vector<uint32_t> run_, samples_;  // tokens of those to be run, and to be compared
+  uint32_t longest_ = 2;                 // of those to be run
+  uint64_t layer_load_ = 0, documents_ = 0, ends_ = 0, writing_ = 0, in_use_ = 0;
 };
 
 }  // namespace
@@ -238,6 +278,7 @@ StatusOr<QuantizeMemoryPlan> PlanQuantizeMemory(const format::Checkpoint& checkp
   QINFER_RETURN_IF_ERROR(model::ValidateTensors(spec, checkpoint));
   QINFER_ASSIGN_OR_RETURN(const ResolvedRecipe resolved,
                           ResolveRecipe(spec, checkpoint, options.recipe));
+  if (options.calibration != nullptr) options.calibration->data().ReleaseTokenizer();
   QINFER_ASSIGN_OR_RETURN(const WorkSizes sizes,
                           PlanWork(checkpoint, spec, resolved, options, context));
   return sizes.plan;

@@ -10,6 +10,9 @@
 
 namespace qinfer::quant {
 
+// The piece in which finished tensors are read back on resuming.
+constexpr uint64_t kReplayBytes = 64 << 10;
+
 struct WorkSizes {
   QuantizeMemoryPlan plan;
   uint32_t evaluation_samples = 0;  // of those held out

@@ -1,11 +1,9 @@
-// Declaring tensors and documents, and where they will lie.
+// Declaring tensors and documents, and where they will lie; writing the documents.
 #include "quant/model_writer.h"
 
 #include "core/checked.h"
-#include "format/gguf.h"
 #include "kernels/layout.h"
 #include "quant/source_rows.h"
-#include "quant/source_tokenizer.h"
 
 namespace qinfer::quant {
 namespace {
@@ -17,40 +15,6 @@ uint64_t SpareBytes(const ResolvedRecipe& resolved, std::string_view recipe_json
   uint64_t bytes = kReport + 4 * recipe_json.size();
   for (const TensorPlan& plan : resolved.tensors) bytes += kRange + 4 * plan.name.size();
   return bytes;
-}
-
-std::pmr::vector<uint8_t> Copy(std::string_view text, Memory* memory) {
-  return std::pmr::vector<uint8_t>(text.begin(), text.end(), memory);
-}
-
-void AddText(std::string_view name, std::string_view text, Memory* memory,
-             std::vector<SideDocument>* documents) {
-  if (!text.empty()) documents->push_back({std::string(name), Copy(text, memory)});
-}
-
-Status CollectFromGguf(const format::Gguf& gguf, Memory* memory,
-                       std::vector<SideDocument>* documents) {
-  const format::GgufValue* value = gguf.Find("tokenizer.chat_template");
-  if (value != nullptr) {
-    StatusOr<std::string_view> text = value->AsString();
-    if (text.ok()) AddText(format::kSideChatTemplate, *text, memory, documents);
-  }
-  constexpr std::string_view kPrefixes[] = {"tokenizer.", "general."};
-  SideDocument metadata{std::string(format::kSideGgufMetadata), std::pmr::vector<uint8_t>(memory)};
-  QINFER_RETURN_IF_ERROR(format::WriteGgufMetadata(gguf, kPrefixes, &metadata.bytes));
-  documents->push_back(std::move(metadata));
-  return OkStatus();
-}
-
-Status CollectFromQinfer(const format::QinferFile& file, Memory* memory,
-                         std::vector<SideDocument>* documents) {
-  for (const format::QinferTensor& tensor : file.side_tensors()) {
-    SideDocument document{std::string(tensor.name),
-                          std::pmr::vector<uint8_t>(tensor.bytes, memory)};
-    QINFER_RETURN_IF_ERROR(file.Read(tensor, 0, absl::MakeSpan(document.bytes)));
-    documents->push_back(std::move(document));
-  }
-  return OkStatus();
 }
 
 // The text of a plain tensor's format: its element type, in small letters.
@@ -100,54 +64,11 @@ std::string_view ImportWord(const TensorPlan& plan) {
   return plan.by_ref && floats && own.ok() && *own == plan.format ? "exact" : "measured";
 }
 
-uint64_t EstimateDocumentBytes(const format::Checkpoint& checkpoint) {
-  const format::SideFiles& files = checkpoint.side_files();
-  uint64_t bytes = files.tokenizer_json.size() + files.tokenizer_config_json.size() +
-                   files.generation_config_json.size() + files.chat_template_jinja.size();
-  if (checkpoint.gguf() != nullptr) {
-    for (std::string_view key : checkpoint.gguf()->keys()) {
-      bytes += checkpoint.gguf()->Record(key).size();
-    }
-  }
-  if (checkpoint.qinfer() != nullptr) {
-    for (const format::QinferTensor& tensor : checkpoint.qinfer()->side_tensors()) {
-      bytes += tensor.bytes;
-    }
-  }
-  return bytes;
-}
-
-StatusOr<std::vector<SideDocument>> CollectDocuments(const format::Checkpoint& checkpoint,
-                                                     Memory* memory) {
-  std::vector<SideDocument> documents;
-  if (checkpoint.qinfer() != nullptr) {
-    QINFER_RETURN_IF_ERROR(CollectFromQinfer(*checkpoint.qinfer(), memory, &documents));
-    return documents;
-  }
-  if (checkpoint.gguf() != nullptr) {
-    QINFER_RETURN_IF_ERROR(CollectFromGguf(*checkpoint.gguf(), memory, &documents));
-  } else {
-    const format::SideFiles& files = checkpoint.side_files();
-    AddText(format::kSideTokenizerJson, files.tokenizer_json.text(), memory, &documents);
-    AddText(format::kSideTokenizerConfig, files.tokenizer_config_json.text(), memory, &documents);
-    AddText(format::kSideChatTemplate, files.chat_template_jinja.text(), memory, &documents);
-    AddText(format::kSideGenerationConfig, files.generation_config_json.text(), memory, &documents);
-  }
-  QINFER_ASSIGN_OR_RETURN(const auto tokenizer, SourceTokenizer(checkpoint, memory));
-  if (tokenizer != nullptr) {
-    SideDocument compiled{std::string(format::kSideTokenizerCompiled),
-                          std::pmr::vector<uint8_t>(memory)};
-    QINFER_RETURN_IF_ERROR(tokenizer->Compile(&compiled.bytes));
-    documents.push_back(std::move(compiled));
-  }
-  return documents;
-}
-
 StatusOr<std::unique_ptr<ModelWriter>> ModelWriter::Create(std::unique_ptr<io::Sink> sink,
                                                            const format::Checkpoint& checkpoint,
                                                            const ResolvedRecipe& resolved,
                                                            std::string_view recipe_json,
-                                                           Memory* memory) {
+                                                           std::unique_ptr<Documents> documents) {
   auto writer = std::make_unique<ModelWriter>();
   QINFER_ASSIGN_OR_RETURN(writer->writer_, format::QinferWriter::Create(std::move(sink)));
   format::QinferWriter& out = *writer->writer_;
@@ -178,23 +99,35 @@ StatusOr<std::unique_ptr<ModelWriter>> ModelWriter::Create(std::unique_ptr<io::S
     before.push_back(all);
     all += RoundUp(plan.bytes, format::kQinferAlign);
   }
-  QINFER_ASSIGN_OR_RETURN(std::vector<SideDocument> documents,
-                          CollectDocuments(checkpoint, memory));
-  std::vector<uint32_t> document_numbers;
-  for (const SideDocument& document : documents) {
-    QINFER_ASSIGN_OR_RETURN(const uint32_t number,
-                            out.DeclareSideFile(document.name, document.bytes.size()));
-    document_numbers.push_back(number);
-    all += RoundUp<uint64_t>(document.bytes.size(), format::kQinferAlign);
+  for (size_t i = 0; i < documents->size(); ++i) {
+    const uint64_t bytes = documents->bytes(i);
+    QINFER_ASSIGN_OR_RETURN(const uint32_t number, out.DeclareSideFile(documents->name(i), bytes));
+    writer->document_numbers_.push_back(number);
+    all += RoundUp<uint64_t>(bytes, format::kQinferAlign);
   }
+  writer->documents_ = std::move(documents);
   QINFER_RETURN_IF_ERROR(out.Begin(SpareBytes(resolved, recipe_json)));
   // Tensors lie in the order of their declarations, at the end of the file.
   const uint64_t data_begin = out.file_bytes() - all;
   for (uint64_t offset : before) writer->file_offsets_.push_back(data_begin + offset);
-  for (size_t i = 0; i < documents.size(); ++i) {
-    QINFER_RETURN_IF_ERROR(out.Write(document_numbers[i], 0, documents[i].bytes));
-  }
   return writer;
+}
+
+StatusOr<bool> ModelWriter::WriteDocuments() {
+  if (documents_ == nullptr) return true;
+  if (document_ < documents_->size()) {
+    QINFER_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece,
+                            documents_->Piece(document_, document_at_));
+    QINFER_RETURN_IF_ERROR(writer_->Write(document_numbers_[document_], document_at_, piece));
+    document_at_ += piece.size();
+    if (document_at_ == documents_->bytes(document_)) {
+      ++document_;
+      document_at_ = 0;
+    }
+    return false;
+  }
+  documents_.reset();
+  return true;
 }
 
 Status ModelWriter::Write(size_t index, uint64_t offset, absl::Span<const uint8_t> bytes) {

@@ -10,32 +10,23 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "core/memory.h"
 #include "format/checkpoint.h"
 #include "format/qinfer_file.h"
+#include "quant/documents.h"
 #include "quant/recipe.h"
 
 namespace qinfer::quant {
 
-// Documents that travel with the weights, byte for byte, and the compiled tokenizer.
-struct SideDocument {
-  std::string name;
-  std::pmr::vector<uint8_t> bytes;
-};
-// In a fixed order. An absent tokenizer is fine.
-StatusOr<std::vector<SideDocument>> CollectDocuments(const format::Checkpoint& checkpoint,
-                                                     Memory* memory);
-// Bytes that CollectDocuments will roughly hold at once, from headers.
-uint64_t EstimateDocumentBytes(const format::Checkpoint& checkpoint);
-
 class ModelWriter {
  public:
-  // Declares everything and writes the documents. `recipe_json` may be empty (convert).
+  // Declares everything. `recipe_json` may be empty (convert); `documents` are all found.
   static StatusOr<std::unique_ptr<ModelWriter>> Create(std::unique_ptr<io::Sink> sink,
                                                        const format::Checkpoint& checkpoint,
                                                        const ResolvedRecipe& resolved,
                                                        std::string_view recipe_json,
-                                                       Memory* memory);
+                                                       std::unique_ptr<Documents> documents);
+  // A piece of a document, before any tensor; true when all are written and given back.
+  StatusOr<bool> WriteDocuments();
 
   // `index` into ResolvedRecipe::tensors; front to back.
   Status Write(size_t index, uint64_t offset, absl::Span<const uint8_t> bytes);
@@ -51,6 +42,10 @@ class ModelWriter {
   std::unique_ptr<format::QinferWriter> writer_;
   std::vector<uint32_t> numbers_;
   std::vector<uint64_t> file_offsets_;
+  std::unique_ptr<Documents> documents_;  // until they are written
+  std::vector<uint32_t> document_numbers_;
+  size_t document_ = 0;
+  uint64_t document_at_ = 0;
 };
 
 // "exact" or "measured": whether a tensor's values are those of the source.

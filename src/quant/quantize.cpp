@@ -1,6 +1,6 @@
-// The Work of a quantization: calibrates where that is asked for, then streams group after group
-// into the output, remembering each finished one so that a killed run can go on, and writes the
-// report.
+// The Work of a quantization: runs the calibration where samples wait, then streams group after
+// group into the output, remembering each finished one so that a killed run can go on, and writes
+// the report.
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +18,6 @@ namespace qinfer::quant {
 namespace {
 
 constexpr const char* kCalibrationFile = "calibration";
-constexpr uint64_t kReplayBytes = 256 << 10;
 constexpr uint32_t kMaxReportText = 64u << 20;
 
 std::string HiddenFile(size_t group) { return StrCat("hidden-", group % 2); }
@@ -55,9 +54,12 @@ class QuantizeImpl final : public QuantizeWork {
         return MisuseError(
             StrCat("the calibration is of another model than ", checkpoint_->name()));
       }
-      if (data.stats().empty()) {
-        return MisuseError("the calibration has no statistics yet: run it first");
+      if (data.stats().empty() && !data.has_waiting()) {
+        return MisuseError(
+            "the calibration has neither statistics nor samples: add texts to it, or let the model "
+            "write its own");
       }
+      data.ReleaseTokenizer();
       options_.calibration_options = data.options();
     } else if (!options_.calibrate && options_.recipe.static_activations) {
       return MisuseError("static activations need a calibration");
@@ -91,13 +93,23 @@ class QuantizeImpl final : public QuantizeWork {
   observe::Report TakeReport() override { return std::move(report_); }
 
  private:
-  enum class Phase : uint8_t { kCalibrate, kOpen, kReplay, kGroup, kFinish, kDone };
+  enum class Phase : uint8_t {
+    kCalibrate,
+    kDocuments,
+    kWriteDocuments,
+    kReplay,
+    kGroup,
+    kReport,
+    kFinish,
+    kDone
+  };
 
   // Gives back everything, so that nothing of a failed run stays but what resume asked for.
   Status Fail(Status status) {
     group_.reset();
     calibration_run_.reset();
     drift_.reset();
+    documents_.reset();
     writer_.reset();
     store_.reset();
     options_.sink.reset();
@@ -109,14 +121,21 @@ class QuantizeImpl final : public QuantizeWork {
       case Phase::kCalibrate:
         QINFER_RETURN_IF_ERROR(Calibrate(deadline));
         return false;
-      case Phase::kOpen:
-        QINFER_RETURN_IF_ERROR(OpenOutput());
+      case Phase::kDocuments:
+        QINFER_RETURN_IF_ERROR(FindDocuments());
+        return false;
+      case Phase::kWriteDocuments:
+        QINFER_RETURN_IF_ERROR(WriteDocuments());
         return false;
       case Phase::kReplay:
         QINFER_RETURN_IF_ERROR(Replay());
         return false;
       case Phase::kGroup:
         QINFER_RETURN_IF_ERROR(StepGroup(deadline));
+        return false;
+      case Phase::kReport:
+        QINFER_RETURN_IF_ERROR(MakeReport());
+        phase_ = Phase::kFinish;
         return false;
       case Phase::kFinish:
         QINFER_RETURN_IF_ERROR(Finish());
@@ -152,51 +171,63 @@ class QuantizeImpl final : public QuantizeWork {
     }
     out.Put(c.ema_alpha);
     out.Put(c.percentile);
-    out.Put(static_cast<uint8_t>(options_.calibrate ? 1 : 0));
+    // A calibration may come with statistics, with samples that wait, or with nothing: then the
+    // model writes its own, as it does where that is all that waits.
+    const CalibrationData* given = data();
+    const bool statistics = given != nullptr && !given->stats().empty();
+    out.PutString(statistics ? CalibrationBytes(*given) : std::string());
+    out.Put(given != nullptr ? given->waiting().size() : size_t{0});
+    out.Put(given != nullptr && !given->waiting().empty() ? given->WaitingHash() : uint64_t{0});
+    out.Put(static_cast<uint8_t>(
+        (given != nullptr ? given->self_generates() : options_.calibrate) ? 1 : 0));
     out.Put(static_cast<uint8_t>(options_.evaluate ? 1 : 0));
     out.Put(sizes_.evaluation_samples);
-    if (calibration_ != nullptr) out.PutString(CalibrationBytes(calibration_->data()));
     return HashText(out.bytes());
   }
 
+  // The only implementation there is.
+  CalibrationData* mutable_data() { return static_cast<CalibrationData*>(calibration_.get()); }
+
   Status Calibrate(const Deadline& deadline) {
     if (calibration_ == nullptr && options_.calibrate) {
-      if (calibration_run_ == nullptr) {
-        QINFER_RETURN_IF_ERROR(LoadOwnCalibration());
-        if (calibration_ != nullptr) return OkStatus();
-        QINFER_ASSIGN_OR_RETURN(
-            own_calibration_,
-            Calibration::Create(checkpoint_, options_.calibration_options, context_));
-        auto& data = const_cast<CalibrationData&>(own_calibration_->data());
-        data.set_hidden_budget(sizes_.calibration_hidden);
-        QINFER_RETURN_IF_ERROR(own_calibration_->UseSelfGenerated());
-        QINFER_ASSIGN_OR_RETURN(calibration_run_, own_calibration_->Run());
-      }
-      QINFER_ASSIGN_OR_RETURN(const bool done, calibration_run_->Step(deadline));
-      progress_.phase = calibration_run_->progress().phase.load();
-      progress_.done = calibration_run_->progress().done.load();
-      progress_.total = calibration_run_->progress().total.load();
-      if (!done) return OkStatus();
-      calibration_run_.reset();
-      calibration_ = std::move(own_calibration_);
-      if (store_ != nullptr) {
-        const std::string bytes = CalibrationBytes(calibration_->data());
-        QINFER_RETURN_IF_ERROR(store_->SaveFile(
-            kCalibrationFile, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
-      }
+      QINFER_ASSIGN_OR_RETURN(
+          calibration_, Calibration::Create(checkpoint_, options_.calibration_options, context_));
+      return calibration_->UseSelfGenerated();
     }
-    phase_ = Phase::kOpen;
-    return OkStatus();
+    if (calibration_run_ == nullptr) {
+      if (calibration_ == nullptr || !data()->has_waiting()) {
+        phase_ = Phase::kDocuments;
+        return OkStatus();
+      }
+      QINFER_RETURN_IF_ERROR(TakeOverCalibration());
+      if (!data()->has_waiting()) return OkStatus();
+      mutable_data()->set_hidden_budget(sizes_.calibration_hidden);
+      QINFER_ASSIGN_OR_RETURN(calibration_run_, calibration_->Run());
+      return OkStatus();
+    }
+    QINFER_ASSIGN_OR_RETURN(const bool done, calibration_run_->Step(deadline));
+    progress_.phase = calibration_run_->progress().phase.load();
+    progress_.done = calibration_run_->progress().done.load();
+    progress_.total = calibration_run_->progress().total.load();
+    if (!done) return OkStatus();
+    calibration_run_.reset();
+    if (store_ == nullptr) return OkStatus();
+    const std::string bytes = CalibrationBytes(*data());
+    return store_->SaveFile(kCalibrationFile,
+                            {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
   }
 
-  // What an interrupted run has calibrated; a damaged file means doing it again.
-  Status LoadOwnCalibration() {
+  // What an interrupted run has calibrated: the folder's fingerprint says that samples, options and
+  // weights are the same. A damaged file means doing it again.
+  Status TakeOverCalibration() {
     if (store_ == nullptr || !options_.resume) return OkStatus();
     QINFER_ASSIGN_OR_RETURN(const std::string bytes, store_->LoadFile(kCalibrationFile));
     if (bytes.empty()) return OkStatus();
     StatusOr<std::shared_ptr<Calibration>> loaded =
         LoadCalibration(bytes, "saved calibration", checkpoint_, context_);
-    if (loaded.ok()) calibration_ = std::move(loaded).value();
+    if (!loaded.ok()) return OkStatus();
+    calibration_reused_ =
+        mutable_data()->TakeOver(std::move(*static_cast<CalibrationData*>(loaded->get())));
     return OkStatus();
   }
 
@@ -204,14 +235,27 @@ class QuantizeImpl final : public QuantizeWork {
     return calibration_ == nullptr ? nullptr : &calibration_->data();
   }
 
-  Status OpenOutput() {
-    progress_.phase = "quantize";
-    progress_.done = 0;
-    progress_.total = TotalBytes();
+  Status FindDocuments() {
+    if (documents_ == nullptr) {
+      progress_.phase = "quantize";
+      progress_.done = 0;
+      progress_.total = TotalBytes();
+      documents_ = std::make_unique<Documents>(*checkpoint_, context_.memory);
+    }
+    QINFER_ASSIGN_OR_RETURN(const bool found, documents_->Step());
+    if (!found) return OkStatus();
     std::unique_ptr<io::Sink> sink =
         store_ != nullptr ? store_->OpenSink() : std::move(options_.sink);
     QINFER_ASSIGN_OR_RETURN(writer_, ModelWriter::Create(std::move(sink), *checkpoint_, resolved_,
-                                                         recipe_json_, context_.memory));
+                                                         recipe_json_, std::move(documents_)));
+    phase_ = Phase::kWriteDocuments;
+    return OkStatus();
+  }
+
+  // What is compared takes memory once the documents are gone.
+  Status WriteDocuments() {
+    QINFER_ASSIGN_OR_RETURN(const bool written, writer_->WriteDocuments());
+    if (!written) return OkStatus();
     if (options_.evaluate && data() != nullptr && sizes_.evaluation_samples > 0) {
       std::vector<Sample> samples = data()->held_out();
       samples.resize(std::min<size_t>(samples.size(), sizes_.evaluation_samples));
@@ -234,49 +278,60 @@ class QuantizeImpl final : public QuantizeWork {
     return OkStatus();
   }
 
-  // One finished group of an earlier run: its bytes lie in the file already and are only shown to
-  // the writer again, for the checksums.
+  // A piece of the finished groups of an earlier run: their bytes lie in the file already and are
+  // only shown to the writer again, for the checksums.
   Status Replay() {
-    if (store_ == nullptr || reports_.size() >= store_->groups().size()) {
-      reused_ = reports_.size();
-      if (reused_ > 0 && drift_ != nullptr && reused_ < groups_.size()) {
-        QINFER_ASSIGN_OR_RETURN(const std::string state, store_->LoadFile(HiddenFile(reused_ - 1)));
-        if (HashText(state) != last_state_hash_) {
-          return FormatError(StrCat(options_.output_path,
-                                    ".partial is damaged (saved hidden states do not fit the "
-                                    "journal): run without resume to start anew"));
-        }
-        QINFER_RETURN_IF_ERROR(drift_->SetState(state));
+    if (store_ == nullptr || reports_.size() >= store_->groups().size()) return EndReplay();
+    const size_t index = reports_.size();
+    if (replayed_.empty()) {
+      ByteReader in(store_->groups()[index], "journal");
+      uint64_t group = 0;
+      QINFER_RETURN_IF_ERROR(in.Get(&group));
+      QINFER_RETURN_IF_ERROR(in.Get(&last_state_hash_));
+      QINFER_RETURN_IF_ERROR(in.GetString(kMaxReportText, &replayed_));
+      if (group != index || index >= groups_.size() || replayed_.empty()) {
+        return FormatError(StrCat(options_.output_path, ".partial is damaged: its journal names ",
+                                  "group ", group, " where ", index, " is expected"));
       }
-      phase_ = reused_ == groups_.size() ? Phase::kFinish : Phase::kGroup;
+      QINFER_ASSIGN_OR_RETURN(replay_,
+                              Buffer::Create(context_.memory, kReplayBytes, "finished tensors"));
+      replay_tensor_ = groups_[index].begin;
+      replay_at_ = 0;
       return OkStatus();
     }
-    const size_t index = reports_.size();
-    ByteReader in(store_->groups()[index], "journal");
-    uint64_t group = 0;
-    std::string text;
-    QINFER_RETURN_IF_ERROR(in.Get(&group));
-    QINFER_RETURN_IF_ERROR(in.Get(&last_state_hash_));
-    QINFER_RETURN_IF_ERROR(in.GetString(kMaxReportText, &text));
-    if (group != index || index >= groups_.size()) {
-      return FormatError(StrCat(options_.output_path, ".partial is damaged: its journal names ",
-                                "group ", group, " where ", index, " is expected"));
+    if (replay_tensor_ < groups_[index].end) {
+      const TensorPlan& plan = resolved_.tensors[replay_tensor_];
+      const absl::Span<uint8_t> piece(replay_.as<uint8_t>(),
+                                      std::min<uint64_t>(kReplayBytes, plan.bytes - replay_at_));
+      QINFER_RETURN_IF_ERROR(
+          store_->ReadBack(writer_->FileOffset(replay_tensor_) + replay_at_, piece));
+      QINFER_RETURN_IF_ERROR(writer_->Write(replay_tensor_, replay_at_, piece));
+      replay_at_ += piece.size();
+      progress_.done += piece.size();
+      if (replay_at_ < plan.bytes) return OkStatus();
+      ++replay_tensor_;
+      replay_at_ = 0;
+      return OkStatus();
     }
-    QINFER_ASSIGN_OR_RETURN(Buffer buffer,
-                            Buffer::Create(context_.memory, kReplayBytes, "finished tensors"));
-    for (size_t i = groups_[index].begin; i < groups_[index].end; ++i) {
-      const TensorPlan& plan = resolved_.tensors[i];
-      for (uint64_t at = 0; at < plan.bytes;) {
-        const absl::Span<uint8_t> piece(buffer.as<uint8_t>(),
-                                        std::min<uint64_t>(kReplayBytes, plan.bytes - at));
-        QINFER_RETURN_IF_ERROR(store_->ReadBack(writer_->FileOffset(i) + at, piece));
-        QINFER_RETURN_IF_ERROR(writer_->Write(i, at, piece));
-        at += piece.size();
-      }
-      progress_.done += plan.bytes;
-    }
-    QINFER_ASSIGN_OR_RETURN(observe::Report report, observe::Report::FromJson(text));
+    QINFER_ASSIGN_OR_RETURN(observe::Report report, observe::Report::FromJson(replayed_));
     reports_.push_back(std::move(report));
+    replayed_.clear();
+    replay_ = Buffer();
+    return OkStatus();
+  }
+
+  Status EndReplay() {
+    reused_ = reports_.size();
+    if (reused_ > 0 && drift_ != nullptr && reused_ < groups_.size()) {
+      QINFER_ASSIGN_OR_RETURN(const std::string state, store_->LoadFile(HiddenFile(reused_ - 1)));
+      if (HashText(state) != last_state_hash_) {
+        return FormatError(StrCat(options_.output_path,
+                                  ".partial is damaged (saved hidden states do not fit the "
+                                  "journal): run without resume to start anew"));
+      }
+      QINFER_RETURN_IF_ERROR(drift_->SetState(state));
+    }
+    phase_ = reused_ == groups_.size() ? Phase::kReport : Phase::kGroup;
     return OkStatus();
   }
 
@@ -311,11 +366,11 @@ class QuantizeImpl final : public QuantizeWork {
     for (size_t i = groups_[index].begin; i < groups_[index].end; ++i) {
       progress_.done += resolved_.tensors[i].bytes;
     }
-    if (reports_.size() == groups_.size()) phase_ = Phase::kFinish;
+    if (reports_.size() == groups_.size()) phase_ = Phase::kReport;
     return OkStatus();
   }
 
-  Status Finish() {
+  Status MakeReport() {
     progress_.phase = "write";
     drift_.reset();
     ReportInputs inputs;
@@ -335,6 +390,10 @@ class QuantizeImpl final : public QuantizeWork {
       const observe::Report ranges = ActivationRanges(resolved_, *data());
       QINFER_RETURN_IF_ERROR(writer_->SetRanges(ranges.size() == 0 ? "{}" : ranges.ToJson(-1)));
     }
+    return OkStatus();
+  }
+
+  Status Finish() {
     QINFER_RETURN_IF_ERROR(writer_->Finish());
     observe::Report& memory = report_["memory"];
     memory["plan_total_bytes"] = sizes_.plan.total_bytes;
@@ -349,6 +408,7 @@ class QuantizeImpl final : public QuantizeWork {
     };
     resume["layers_reused"] = layers(0, reused_);
     resume["layers_done"] = layers(reused_, groups_.size());
+    resume["calibration_reused"] = calibration_reused_;
     writer_.reset();
     store_.reset();
     return OkStatus();
@@ -363,19 +423,26 @@ class QuantizeImpl final : public QuantizeWork {
   const exec::Context context_;
   model::ModelSpec spec_;
   ResolvedRecipe resolved_;
-  std::shared_ptr<Calibration> calibration_, own_calibration_;
+  std::shared_ptr<Calibration> calibration_;
   std::unique_ptr<Work> calibration_run_;
   WorkSizes sizes_;
   std::vector<Group> groups_;
   std::string recipe_json_;
   std::unique_ptr<PartialStore> store_;
+  std::unique_ptr<Documents> documents_;
   std::unique_ptr<ModelWriter> writer_;
   std::unique_ptr<Drift> drift_;
   GroupShared shared_;
   std::unique_ptr<GroupWork> group_;
   std::vector<observe::Report> reports_;
   uint64_t last_state_hash_ = 0;
+  // The finished group that is read back.
+  std::string replayed_;  // its part of the report
+  Buffer replay_;
+  size_t replay_tensor_ = 0;
+  uint64_t replay_at_ = 0;
   size_t reused_ = 0;
+  bool calibration_reused_ = false;
   observe::Report report_;
   Phase phase_ = Phase::kCalibrate;
 };

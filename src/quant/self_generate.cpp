@@ -253,7 +253,9 @@ StatusOr<uint64_t> PlanSelfGenerateBytes(const format::Checkpoint& checkpoint,
   plan_options.activations = exec::Activations::kFloat;
   QINFER_ASSIGN_OR_RETURN(const exec::MemoryPlan plan,
                           exec::PlanMemory(checkpoint, spec, plan_options, context));
-  return plan.total_bytes - plan.mapped_bytes + uint64_t{spec.vocab_size} * sizeof(float);
+  // The opened checkpoint is in use already.
+  return plan.total_bytes - plan.mapped_bytes - checkpoint.memory_bytes() +
+         uint64_t{spec.vocab_size} * sizeof(float);
 }
 
 }  // namespace qinfer::quant

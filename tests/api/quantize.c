@@ -64,6 +64,42 @@ static void test_calibration(qinfer_model* model) {
   qinfer_calibration_release(second);
 }
 
+/* Samples that wait are run by the quantization, and can be saved afterwards; a calibration with
+ * nothing in it is refused. */
+static void test_waiting_calibration(qinfer_model* model) {
+  qinfer_error err = QINFER_ERROR_INIT;
+  qinfer_quantize_options options = QINFER_QUANTIZE_OPTIONS_INIT;
+  qinfer_calibration_options few = QINFER_CALIBRATION_OPTIONS_INIT;
+  qinfer_target target = QINFER_TARGET_INIT, saved = QINFER_TARGET_INIT;
+  qinfer_calibration* calibration = NULL;
+  qinfer_task* task = NULL;
+  char path[300], file[300];
+  snprintf(path, sizeof path, "%s", temporary_path("waiting.qinfer"));
+  snprintf(file, sizeof file, "%s", temporary_path("waiting.calibration"));
+  target.path.data = path;
+  saved.path.data = file;
+  target.path.size = saved.path.size = QINFER_STRLEN;
+  few.samples = 2;
+  few.sample_tokens = 32;
+  CHECK_OK(qinfer_calibration_create(model, &few, &calibration, &err));
+  options.calibration = calibration;
+  options.flags = QINFER_QUANTIZE_NO_EVALUATION;
+  CHECK_FAILS(qinfer_quantize_begin(model, &options, &target, &task, &err), QINFER_E_MISUSE, 0);
+  CHECK(qinfer_calibration_save(calibration, &saved, &err) < 0);
+  CHECK_OK(qinfer_calibration_add_text(calibration, kText, QINFER_STRLEN, &err));
+  options.memory_limit_bytes = 1000;
+  CHECK(qinfer_quantize_begin(model, &options, &target, &task, &err) == QINFER_E_BUDGET);
+  options.memory_limit_bytes = 0;
+  CHECK_OK(qinfer_quantize_begin(model, &options, &target, &task, &err));
+  CHECK_OK(qinfer_task_wait(task, UINT64_MAX, &err));
+  CHECK_OK(qinfer_calibration_save(calibration, &saved, &err));
+  CHECK(access(path, F_OK) == 0 && access(file, F_OK) == 0);
+  qinfer_task_release(task);
+  qinfer_calibration_release(calibration);
+  unlink(path);
+  unlink(file);
+}
+
 static void test_quantize_to_path(qinfer_runtime* runtime, qinfer_model* model) {
   qinfer_error err = QINFER_ERROR_INIT;
   qinfer_calibration* calibration = calibrate(model, kText);
@@ -152,6 +188,7 @@ void test_quantize(void) {
   qinfer_model* model = load_model(runtime);
   if (model != NULL) {
     test_calibration(model);
+    test_waiting_calibration(model);
     test_quantize_to_path(runtime, model);
   }
   qinfer_model_release(model);

@@ -179,6 +179,75 @@ TEST(Quantize, ResumesAfterAKill) {
   EXPECT_EQ(folder.entries(), 2u);
 }
 
+// A run that ends after its calibration leaves that to the next one; other samples, another seed
+// and another model are other quantizations.
+TEST(Quantize, ResumingTakesTheCalibrationOver) {
+  Host host;
+  TemporaryFolder folder;
+  auto checkpoint = host.Open(TinyPath());
+  const auto fed = [&](uint64_t seed, size_t bytes) {
+    CalibrationOptions options;
+    options.samples = 4;
+    options.sample_tokens = 128;
+    options.seed = seed;
+    auto calibration = Calibration::Create(checkpoint, options, host.context).value();
+    const std::string text = ReadText(TinyPath() + "/tiny-calibration.txt");
+    EXPECT_TRUE(calibration->AddText(text.substr(0, bytes)).ok());
+    return calibration;
+  };
+  const auto own = [&]() {
+    CalibrationOptions options;
+    options.samples = 4;
+    options.sample_tokens = 64;
+    auto calibration = Calibration::Create(checkpoint, options, host.context).value();
+    EXPECT_TRUE(calibration->UseSelfGenerated().ok());
+    return calibration;
+  };
+  const auto create = [&](std::shared_ptr<Calibration> calibration, const char* name) {
+    QuantizeOptions options = Options("int4", folder.File(name), std::move(calibration));
+    options.resume = true;
+    return QuantizeWork::Create(checkpoint, std::move(options), host.context);
+  };
+  for (const bool generated : {false, true}) {
+    SCOPED_TRACE(generated);
+    const auto make = [&] { return generated ? own() : fed(1, 20000); };
+    {
+      auto work = create(make(), "x.qinfer");
+      ASSERT_TRUE(work.ok()) << work.status();
+      Deadline smallest;
+      smallest.until_ns = 0;
+      const std::string kept = folder.File("x.qinfer.partial/calibration");
+      while (!std::filesystem::exists(kept)) {
+        const auto done = (*work)->Step(smallest);
+        ASSERT_TRUE(done.ok() && !*done);
+      }
+    }
+    if (!generated) {
+      for (const auto& other : {fed(2, 20000), fed(1, 19000), own()}) {
+        const auto refused = create(other, "x.qinfer");
+        ASSERT_FALSE(refused.ok());
+        EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+      }
+    }
+    auto resumed_calibration = make();
+    auto resumed = create(resumed_calibration, "x.qinfer");
+    ASSERT_TRUE(resumed.ok()) << resumed.status();
+    ASSERT_TRUE(Finish(resumed->get()).ok());
+    const observe::Report report = (*resumed)->TakeReport();
+    EXPECT_TRUE(report.Find("resume.calibration_reused")->AsBool());
+    auto direct = create(make(), "y.qinfer");
+    ASSERT_TRUE(direct.ok() && Finish(direct->get()).ok());
+    const observe::Report other = (*direct)->TakeReport();
+    EXPECT_FALSE(other.Find("resume.calibration_reused")->AsBool());
+    EXPECT_TRUE(ReadText(folder.File("x.qinfer")) == ReadText(folder.File("y.qinfer")));
+    // The handle has the statistics, as if it had been run on its own.
+    EXPECT_FALSE(resumed_calibration->data().stats().empty());
+    EXPECT_FALSE(resumed_calibration->data().has_waiting());
+    std::filesystem::remove(folder.File("x.qinfer"));
+    std::filesystem::remove(folder.File("y.qinfer"));
+  }
+}
+
 TEST(Quantize, CancelLeavesNothingUnlessResumeWasAsked) {
   Host host;
   auto checkpoint = host.Open(TinyPath());
@@ -305,38 +374,6 @@ TEST(Quantize, MistakesInARecipeAreExplained) {
   QuantizeOptions nowhere = Options("int4", folder.File("no/such/folder/x"), nullptr);
   EXPECT_NE(message(std::move(nowhere)).find("no/such/folder"), std::string::npos);
   EXPECT_EQ(folder.entries(), 0u);
-}
-
-// What is planned from headers is what is used, and a limit is kept or refused.
-TEST(Quantize, MemoryFollowsThePlan) {
-  Host host(2);
-  TemporaryFolder folder;
-  auto checkpoint = host.Open(TinyPath());
-  auto calibration = Calibrated(&host, checkpoint, 12, 256);
-  QuantizeOptions options = Options("int4", folder.File("x.qinfer"), calibration);
-  const auto plan = PlanQuantizeMemory(*checkpoint, options, host.context);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  host.memory.ResetPeak();
-  ASSERT_TRUE(Quantize(&host, checkpoint, std::move(options)).ok());
-  const double peak = static_cast<double>(host.memory.peak_bytes());
-  EXPECT_LE(peak, static_cast<double>(plan->total_bytes));
-  EXPECT_LE(static_cast<double>(plan->total_bytes), 1.1 * peak);
-
-  // Half way between the least and all: pieces shrink, the peak keeps to the limit.
-  const uint64_t base = host.memory.used_bytes() + host.memory.mapped_bytes();
-  QuantizeOptions limited = Options("int4", folder.File("y.qinfer"), calibration);
-  limited.memory_limit_bytes = (plan->minimum_bytes + plan->work_bytes) / 2;
-  const uint64_t limit = limited.memory_limit_bytes;
-  host.memory.ResetPeak();
-  ASSERT_TRUE(Quantize(&host, checkpoint, std::move(limited)).ok());
-  EXPECT_LE(host.memory.peak_bytes() - base, limit);
-
-  QuantizeOptions refused = Options("int4", folder.File("z.qinfer"), calibration);
-  refused.memory_limit_bytes = plan->minimum_bytes - 1;
-  const auto work = QuantizeWork::Create(checkpoint, std::move(refused), host.context);
-  ASSERT_FALSE(work.ok());
-  EXPECT_NE(std::string(work.status().message()).find(StrCat(plan->minimum_bytes)),
-            std::string::npos);
 }
 
 TEST(Convert, IsExactAndOpens) {
