@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # From a fresh checkout to a quantized model: installs what is missing, builds, and runs the whole main job on the small model that ships
 # with the project, or on yours.
-# usage: samples/quickstart.sh [--model PATH] [--text HELD-OUT.txt] [--calibration FILE.txt]
 set -euo pipefail
+usage="usage: samples/quickstart.sh [--model PATH] [--text HELD-OUT.txt] [--calibration FILE.txt]"
+start_folder=$PWD
 cd "$(dirname "$0")/.."
-start_folder=$OLDPWD
 shipped=samples/models/tiny-llama
 model=$shipped
 text=$shipped/tiny-heldout.txt
@@ -23,7 +23,8 @@ while [ $# -gt 0 ]; do
         --calibration) calibration=$path; calibration_given=yes ;;
       esac
       shift 2 ;;
-    *) echo "usage: samples/quickstart.sh [--model PATH] [--text HELD-OUT.txt] [--calibration FILE.txt]" >&2; exit 2 ;;
+    -h|--help) echo "$usage"; exit 0 ;;
+    *) echo "$usage" >&2; exit 2 ;;
   esac
 done
 
@@ -48,4 +49,4 @@ else
 fi
 build/release/samples/quickstart/quickstart "${arguments[@]}"
 echo
-echo "Next: build/release/samples/cli/qinfer generate $out/model.int4.qinfer -p \"In the beginning\""
+echo "Next: $PWD/build/release/samples/cli/qinfer generate $PWD/$out/model.int4.qinfer -p \"In the beginning\""

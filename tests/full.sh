@@ -34,6 +34,7 @@ run_models() {
   cmake -DQINFER_FULL_TESTS=ON build/release > /dev/null
   cmake --build --preset release -j "$jobs" --target unit_evaluate
   ctest --test-dir build/release --output-on-failure -j 1 -L models
+  bash tests/twin.sh build/release/samples/cli/qinfer || [ $? = 77 ]
 }
 
 run_fuzz() {

@@ -185,7 +185,7 @@ void AddBench(CLI::App* app) {
   auto bench = std::make_shared<BenchOptions>();
   CLI::App* sub = app->add_subcommand(
       "bench", "Tokens per second: random tokens, one warm-up, no tokenizing or sampling");
-  sub->add_option("MODEL", bench->model)->required();
+  sub->add_option("MODEL", bench->model, kModelHelp)->required();
   sub->add_option("-p,--prompt", bench->prompt, "Tokens of the prefill")->capture_default_str();
   sub->add_option("-n,--generate", bench->generate, "Tokens decoded")->capture_default_str();
   sub->add_option("-d,--depth", bench->depth, "Tokens that are in the context before")
@@ -197,7 +197,7 @@ void AddBench(CLI::App* app) {
   sub->add_option("-r,--repetitions", bench->repetitions, "Medians of this many")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  sub->add_option("--context", bench->context, "Tokens of KV cache, of all sequences");
+  AddContext(sub, bench.get(), "Tokens of KV cache, of all sequences");
   AddJson(sub, bench.get());
   AddMachine(sub, bench.get());
   AddLoad(sub, bench.get());

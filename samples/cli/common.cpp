@@ -2,13 +2,12 @@
 #include "common.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <fstream>
-#include <iostream>
-#include <iterator>
+#include <cstring>
 
 namespace cli {
 namespace {
@@ -34,11 +33,14 @@ class InterruptGuard {
   struct sigaction old_int_ = {}, old_term_ = {};
 };
 
+double Share(const qinfer_progress& progress) {
+  if (progress.total == 0) return 0.0;
+  return static_cast<double>(progress.done) / static_cast<double>(progress.total);
+}
+
 void DrawBar(const char* title, const qinfer_progress& progress) {
   constexpr int kWidth = 30;
-  const double share = progress.total == 0 ? 0.0
-                                           : static_cast<double>(progress.done) /
-                                                 static_cast<double>(progress.total);
+  const double share = Share(progress);
   const int filled = static_cast<int>(share * kWidth);
   std::fprintf(stderr, "\r\033[K%s [%.*s%*s] %3.0f %%  %.*s", title, filled,
                "##############################", kWidth - filled, "", 100.0 * share,
@@ -46,11 +48,30 @@ void DrawBar(const char* title, const qinfer_progress& progress) {
   std::fflush(stderr);
 }
 
+// The library names its options; here they are the command line's.
+std::string WithOurNames(std::string message) {
+  static constexpr std::pair<const char*, const char*> kNames[] = {
+      {"runtime options.cpu_isa_cap", "--isa"},
+      {"cpu_isa_cap", "--isa"},
+      {"memory_limit_bytes", "--memory-limit"},
+      {"context_tokens", "--context"},
+      {"render options.template_text", "TEMPLATE.jinja"},
+      {"exactly one of path, data and io", "MODEL"},
+  };
+  for (const auto& [theirs, ours] : kNames) {
+    for (size_t at = message.find(theirs); at != std::string::npos; at = message.find(theirs)) {
+      message.replace(at, std::strlen(theirs), ours);
+    }
+  }
+  return message;
+}
+
 }  // namespace
 
 qinfer_status Check(qinfer_status status, const qinfer_error& error, const char* what) {
   if (status >= 0) return status;
-  std::string message = error.message[0] != '\0' ? error.message : qinfer_status_name(status);
+  const std::string message =
+      error.message[0] != '\0' ? WithOurNames(error.message) : qinfer_status_name(status);
   throw Error(std::string(what) + ": " + message);
 }
 
@@ -61,13 +82,17 @@ void AddJson(CLI::App* app, Common* common) {
 void AddMachine(CLI::App* app, Common* common) {
   app->add_option("--threads", common->threads, "Threads (default: the processors available)")
       ->check(CLI::Range(1, 1024));
-  app->add_option("--isa", common->isa, "Highest instruction set: ref, avx2, avx512, neon")
+  app->add_option("--isa", common->isa, "Instruction set: auto (the best), ref, avx2, avx512, neon")
       ->check(CLI::IsMember({"auto", "ref", "avx2", "avx512", "neon"}));
 }
 
 void AddLoad(CLI::App* app, Common* common) {
   app->add_option("--load", common->load, "How a .qinfer file is reached: map or copy")
       ->check(CLI::IsMember({"map", "copy"}));
+}
+
+void AddContext(CLI::App* app, Common* common, const char* help) {
+  app->add_option("--context", common->context, help)->check(CLI::Range(1, 1 << 30));
 }
 
 void AddEngine(CLI::App* app, Common* common) {
@@ -78,10 +103,9 @@ void AddEngine(CLI::App* app, Common* common) {
       ->check(CLI::IsMember({"auto", "int8", "float"}));
 }
 
-Runtime MakeRuntime(const Common& common, uint64_t memory_limit) {
+Runtime MakeRuntime(const Common& common) {
   qinfer_runtime_options options = QINFER_RUNTIME_OPTIONS_INIT;
   options.threads = common.threads;
-  options.host_bytes_limit = memory_limit;
   if (common.isa == "ref") options.cpu_isa_cap = QINFER_ISA_REF;
   if (common.isa == "avx2") options.cpu_isa_cap = QINFER_ISA_AVX2;
   if (common.isa == "avx512") options.cpu_isa_cap = QINFER_ISA_AVX512;
@@ -93,13 +117,12 @@ Runtime MakeRuntime(const Common& common, uint64_t memory_limit) {
 }
 
 Model OpenModel(qinfer_runtime* runtime, const std::string& path, const Common& common,
-                uint32_t parts, bool verify) {
+                uint32_t parts) {
   qinfer_source source = QINFER_SOURCE_INIT;
   source.path = Str(path);
   qinfer_load_options options = QINFER_LOAD_OPTIONS_INIT;
   options.access = common.load == "copy" ? QINFER_LOAD_COPY : QINFER_LOAD_MAP;
   options.parts = parts;
-  options.flags = verify ? QINFER_LOAD_VERIFY : 0;
   qinfer_model* model = nullptr;
   qinfer_error error = QINFER_ERROR_INIT;
   Check(qinfer_model_load(runtime, &source, &options, &model, &error), error,
@@ -148,7 +171,8 @@ void Run(qinfer_task* task, const char* title, bool quiet) {
       DrawBar(title, progress);
     } else if (View(progress.phase) != last_phase && status == QINFER_PENDING) {
       last_phase = View(progress.phase);
-      std::fprintf(stderr, "%s: %s\n", title, last_phase.c_str());
+      std::fprintf(stderr, "%s: %s (%.0f %% done)\n", title, last_phase.c_str(),
+                   100.0 * Share(progress));
     }
   }
   if (!quiet && terminal) std::fprintf(stderr, "\r\033[K");
@@ -225,11 +249,55 @@ std::string RenderPrompt(qinfer_runtime* runtime, const qinfer_model* model,
 }
 
 std::string ReadFile(const std::string& path) {
-  if (path == "-") return std::string((std::istreambuf_iterator<char>(std::cin)), {});
-  std::ifstream in(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), {});
-  if (!in) throw Error("cannot read " + path);
+  std::FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  if (file == nullptr) throw Error("cannot open " + path + ": " + std::strerror(errno));
+  std::string text;
+  char block[1 << 16];
+  size_t count = 0;
+  constexpr size_t kMost = size_t{1} << 30;  // a device may have no end
+  while (text.size() <= kMost && (count = std::fread(block, 1, sizeof(block), file)) > 0) {
+    text.append(block, count);
+  }
+  if (text.size() > kMost) throw Error(path + " has more than 1 GiB of text");
+  const int error = std::ferror(file) != 0 ? errno : 0;
+  if (file != stdin) std::fclose(file);
+  if (error != 0) throw Error("cannot read " + path + ": " + std::strerror(error));
   return text;
+}
+
+OutFile::OutFile(const std::string& path) : path_(path), written_(path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) written_ += ".partial";
+  file_ = std::fopen(written_.c_str(), "wb");
+  if (file_ == nullptr) throw Error("cannot write " + path_ + ": " + std::strerror(errno));
+}
+
+OutFile::~OutFile() {
+  if (file_ == nullptr) return;
+  std::fclose(file_);
+  if (written_ != path_) unlink(written_.c_str());
+}
+
+void OutFile::Note(bool ok) {
+  if (!ok && error_ == 0) error_ = errno;
+}
+
+bool OutFile::Write(const void* data, size_t size) {
+  Note(std::fwrite(data, 1, size, file_) == size);
+  return !failed();
+}
+
+bool OutFile::WriteAt(uint64_t offset, const void* data, size_t size) {
+  Note(fseeko(file_, static_cast<off_t>(offset), SEEK_SET) == 0);
+  return !failed() && Write(data, size);
+}
+
+void OutFile::Commit() {
+  Note(std::fflush(file_) == 0);
+  if (!failed() && written_ != path_) Note(std::rename(written_.c_str(), path_.c_str()) == 0);
+  if (failed()) throw Error("cannot write " + path_ + ": " + std::strerror(error_));
+  std::fclose(file_);
+  file_ = nullptr;
 }
 
 std::string Bytes(uint64_t bytes) {

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -48,6 +49,8 @@ using Report = std::unique_ptr<qinfer_report, Deleter>;
 inline qinfer_str Str(std::string_view text) { return {text.data(), text.size()}; }
 inline std::string_view View(qinfer_str text) { return {text.data, text.size}; }
 
+inline constexpr const char* kModelHelp = "A folder, .safetensors, .gguf or .qinfer file";
+
 // Options that mean the same in every subcommand; each adds those that it understands.
 struct Common {
   bool json = false;
@@ -61,11 +64,12 @@ struct Common {
 void AddJson(CLI::App* app, Common* common);
 void AddMachine(CLI::App* app, Common* common);  // --threads, --isa
 void AddLoad(CLI::App* app, Common* common);     // --load
-void AddEngine(CLI::App* app, Common* common);   // --kv, --activations, --context
+void AddEngine(CLI::App* app, Common* common);   // --kv, --activations
+void AddContext(CLI::App* app, Common* common, const char* help);
 
-Runtime MakeRuntime(const Common& common, uint64_t memory_limit = 0);
+Runtime MakeRuntime(const Common& common);
 Model OpenModel(qinfer_runtime* runtime, const std::string& path, const Common& common,
-                uint32_t parts, bool verify = false);
+                uint32_t parts);
 uint32_t KvType(const std::string& name);  // "" = default
 uint32_t ActivationType(const std::string& name);
 Engine MakeEngine(qinfer_model* model, const Common& common, uint32_t max_sessions = 1);
@@ -84,8 +88,30 @@ std::vector<int32_t> Encode(const qinfer_model* model, std::string_view text, ui
 std::string RenderPrompt(qinfer_runtime* runtime, const qinfer_model* model,
                          const qinfer_render_options& options);
 std::string ReadFile(const std::string& path);  // "-" = standard input
-std::string Bytes(uint64_t bytes);              // "98.4 MB"
-uint64_t ParseBytes(const std::string& text);   // "2GiB", "500M", "1024"
+
+// A file that is written beside its name and takes it when it is complete; what is not a regular
+// file is written as it is. Opened at once, so that a wrong path is known before the work is done.
+class OutFile {
+ public:
+  explicit OutFile(const std::string& path);
+  ~OutFile();
+  OutFile(const OutFile&) = delete;
+  OutFile& operator=(const OutFile&) = delete;
+  // False where writing failed; Commit then says why.
+  bool Write(const void* data, size_t size);
+  bool WriteAt(uint64_t offset, const void* data, size_t size);
+  void Commit();  // throws Error
+  bool failed() const { return error_ != 0; }
+
+ private:
+  void Note(bool ok);
+  std::string path_, written_;  // written_: the name until Commit
+  std::FILE* file_ = nullptr;
+  int error_ = 0;  // the first one
+};
+
+std::string Bytes(uint64_t bytes);             // "98.4 MB"
+uint64_t ParseBytes(const std::string& text);  // "2GiB", "500M", "1024"
 
 // One per source file; each adds its subcommands to `app`.
 void AddInspect(CLI::App* app);

@@ -26,7 +26,7 @@ struct Options : Common {
   std::string reasoning = "show";
   std::vector<std::string> reasoning_tags;
   bool ignore_eos = false, prompt_lookup = false;
-  bool has_temperature = false, has_prompt = false;
+  bool has_prompt = false;
 };
 
 void AddSampling(CLI::App* app, Options* options) {
@@ -41,9 +41,12 @@ void AddSampling(CLI::App* app, Options* options) {
       ->check(CLI::Range(0.0, 1.0));
   app->add_option("--min-p", options->min_p, "Only tokens this likely relative to the likeliest")
       ->check(CLI::Range(0.0, 1.0));
-  app->add_option("--repetition-penalty", options->repetition_penalty);
-  app->add_option("--frequency-penalty", options->frequency_penalty);
-  app->add_option("--presence-penalty", options->presence_penalty);
+  app->add_option("--repetition-penalty", options->repetition_penalty,
+                  "Above 1: tokens of the prompt and the output become less likely");
+  app->add_option("--frequency-penalty", options->frequency_penalty,
+                  "-2 to 2, for each time that a token was generated");
+  app->add_option("--presence-penalty", options->presence_penalty,
+                  "-2 to 2, once for a token that was generated");
   app->add_option("--seed", options->seed, "The same seed gives the same text")
       ->capture_default_str();
   app->add_option("--stop", options->stop, "Text that ends the output; may be repeated");
@@ -122,8 +125,8 @@ void SetReasoning(const Options& options, qinfer_generate_options* generate) {
   }
 }
 
-// Generates after the session's tokens; streams unless `json`.
-Outcome Generate(qinfer_session* session, const Options& options) {
+// Generates after the session's tokens; streams unless `json`, after `echo`.
+Outcome Generate(qinfer_session* session, const Options& options, std::string_view echo) {
   qinfer_generate_options generate = QINFER_GENERATE_OPTIONS_INIT;
   generate.max_tokens = options.max_tokens;
   if (options.temperature == 0.0f) generate.flags |= QINFER_GENERATE_GREEDY;
@@ -148,6 +151,7 @@ Outcome Generate(qinfer_session* session, const Options& options) {
   qinfer_error error = QINFER_ERROR_INIT;
   Check(qinfer_generate_begin(session, &generate, &raw, &error), error, "cannot generate");
   const Task task(raw);
+  if (!options.json) std::fwrite(echo.data(), 1, echo.size(), stdout);
   Outcome outcome;
   const auto start = std::chrono::steady_clock::now();
   while (true) {
@@ -207,6 +211,13 @@ struct Loaded {
 };
 
 Loaded Load(const Options& options) {
+  if (options.logprobs != 0 && !options.json) throw Error("--logprobs needs --json", 2);
+  if (options.temperature == 0.0f &&
+      (options.top_k > 1 || (options.top_p > 0.0f && options.top_p < 1.0f) ||
+       options.min_p > 0.0f)) {
+    throw Error("--top-k, --top-p and --min-p choose among likely tokens: give --temperature too",
+                2);
+  }
   if (options.reasoning == "show" && !options.reasoning_tags.empty()) {
     throw Error("--reasoning-tags needs --reasoning split or hide", 2);
   }
@@ -229,8 +240,7 @@ void RunGenerate(const Options& options) {
   if (ids.empty()) throw Error("the prompt is empty and this model adds no BOS: give -p some text");
   Check(qinfer_session_append(loaded.session.get(), ids.data(), ids.size(), &error), error,
         "prompt");
-  if (!options.json) std::fwrite(options.prompt.data(), 1, options.prompt.size(), stdout);
-  const Outcome outcome = Generate(loaded.session.get(), options);
+  const Outcome outcome = Generate(loaded.session.get(), options, options.prompt);
   if (options.json) {
     PrintJson(outcome, options);
   } else {
@@ -289,7 +299,7 @@ void RunChat(const Options& options) {
     messages.push_back({{"role", "user"}, {"content", line}});
     const std::string prompt = RenderChat(loaded, messages);
     MoveTo(loaded.session.get(), Encode(loaded.model.get(), prompt, QINFER_ENCODE_NO_SPECIAL));
-    const Outcome outcome = Generate(loaded.session.get(), options);
+    const Outcome outcome = Generate(loaded.session.get(), options, "");
     if (options.json) {
       PrintJson(outcome, options);
     } else {
@@ -307,9 +317,9 @@ void RunChat(const Options& options) {
 void AddGenerate(CLI::App* app) {
   auto generate = std::make_shared<Options>();
   CLI::App* sub = app->add_subcommand("generate", "Continue a raw prompt, without a template");
-  sub->add_option("MODEL", generate->model)->required();
+  sub->add_option("MODEL", generate->model, kModelHelp)->required();
   sub->add_option("-p,--prompt", generate->prompt, "The prompt")->required();
-  sub->add_option("--context", generate->context, "Tokens of KV cache");
+  AddContext(sub, generate.get(), "Tokens of KV cache");
   AddSampling(sub, generate.get());
   AddJson(sub, generate.get());
   AddMachine(sub, generate.get());
@@ -321,11 +331,11 @@ void AddGenerate(CLI::App* app) {
   chat->max_tokens = 512;
   sub = app->add_subcommand("chat",
                             "Talk to the model through its chat template; interactive without -p");
-  sub->add_option("MODEL", chat->model)->required();
+  sub->add_option("MODEL", chat->model, kModelHelp)->required();
   CLI::Option* prompt =
       sub->add_option("-p,--prompt", chat->prompt, "One message; its answer ends the program");
   sub->add_option("--system", chat->system, "The system message");
-  sub->add_option("--context", chat->context, "Tokens of KV cache");
+  AddContext(sub, chat.get(), "Tokens of KV cache");
   AddSampling(sub, chat.get());
   AddJson(sub, chat.get());
   AddMachine(sub, chat.get());

@@ -102,7 +102,8 @@ void RunInfo(const Options& options) {
   engine.activations = ActivationType(options.activations);
   qinfer_memory_plan plan = QINFER_MEMORY_PLAN_INIT;
   qinfer_error error = QINFER_ERROR_INIT;
-  const bool planned = (info.flags & QINFER_MODEL_HAS_SPEC) != 0;
+  const bool vocabulary_alone = info.tensor_count == 0 && info.container != QINFER_CONTAINER_CONFIG;
+  const bool planned = (info.flags & QINFER_MODEL_HAS_SPEC) != 0 && !vocabulary_alone;
   if (planned) {
     Check(qinfer_model_plan(runtime.get(), &source, &load, &engine, &plan, &error), error,
           "cannot plan memory");
@@ -126,6 +127,7 @@ void RunInfo(const Options& options) {
     return;
   }
   std::printf("%s\n", options.model.c_str());
+  if (vocabulary_alone) std::printf("  a vocabulary alone: it has no weights\n");
   std::printf("  architecture   %.*s\n", static_cast<int>(info.architecture.size),
               info.architecture.data);
   std::printf("  parameters     %.2f M\n", static_cast<double>(info.parameters) * 1e-6);
@@ -224,14 +226,16 @@ void RunInspect(const Options& options) {
       for (size_t i = 0; i < Count(verification.get(), "tensors"); ++i) {
         const std::string at = "tensors[" + std::to_string(i) + "].";
         const std::string problem = Text(verification.get(), at + "problem");
-        if (!problem.empty())
-          std::printf("%s: %s\n", Text(verification.get(), at + "name").c_str(), problem.c_str());
+        if (problem.empty()) continue;
+        std::fflush(stdout);
+        std::fprintf(stderr, "%s: %s\n", Text(verification.get(), at + "name").c_str(),
+                     problem.c_str());
       }
       std::printf("%s\n",
                   ok ? "verified: all contents are as they should be" : "verified: PROBLEMS FOUND");
     }
   }
-  if (!ok) throw Error("the contents of " + options.model + " are not as its header says");
+  if (!ok) throw Error(options.model + " has contents that cannot be right: see above");
 }
 
 void RunConvert(const Options& options) {
@@ -277,8 +281,9 @@ void AddInspect(CLI::App* app) {
          "MODEL", info->model,
          "A folder, .safetensors, .gguf or .qinfer; a folder with config.json alone is enough")
       ->required();
-  sub->add_option("--context", info->context, "Tokens of KV cache to plan for");
+  AddContext(sub, info.get(), "Tokens of KV cache to plan for");
   AddJson(sub, info.get());
+  AddMachine(sub, info.get());
   AddLoad(sub, info.get());
   AddEngine(sub, info.get());
   sub->callback([info] { RunInfo(*info); });
@@ -286,7 +291,7 @@ void AddInspect(CLI::App* app) {
   auto inspect = std::make_shared<Options>();
   sub = app->add_subcommand("inspect",
                             "Every tensor: shape, format, whether its import is exact, checksum");
-  sub->add_option("MODEL", inspect->model)->required();
+  sub->add_option("MODEL", inspect->model, kModelHelp)->required();
   sub->add_flag("--verify", inspect->verify, "Read and check all contents");
   AddJson(sub, inspect.get());
   AddLoad(sub, inspect.get());
@@ -295,10 +300,11 @@ void AddInspect(CLI::App* app) {
   auto convert = std::make_shared<Options>();
   sub = app->add_subcommand(
       "convert", "Repack a model as one .qinfer file, without loss where our formats allow");
-  sub->add_option("MODEL", convert->model)->required();
+  sub->add_option("MODEL", convert->model, kModelHelp)->required();
   sub->add_option("-o,--out", convert->out, "The .qinfer file to write")->required();
   AddJson(sub, convert.get());
   AddMachine(sub, convert.get());
+  AddLoad(sub, convert.get());
   sub->callback([convert] { RunConvert(*convert); });
 }
 

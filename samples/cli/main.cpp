@@ -5,6 +5,17 @@
 
 #include "common.h"
 
+namespace {
+
+bool HasCommand(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App app{"Quantized language models: inspect, convert, quantize, measure, generate."};
   app.name("qinfer");
@@ -20,9 +31,13 @@ int main(int argc, char** argv) {
   cli::AddCompletion(&app);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that passes `ulimit -f` is an error with a message
   try {
+    if (argc > 1 && argv[1][0] != '-' && !HasCommand(app, argv[1])) {
+      throw cli::Error(
+          "there is no command '" + std::string(argv[1]) + "'; qinfer --help lists them", 2);
+    }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (app.exit(error) != 0) return 2;
   } catch (const cli::Error& error) {
     std::fflush(stdout);
     std::fprintf(stderr, "qinfer: %s\n", error.what());

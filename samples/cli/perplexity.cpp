@@ -1,7 +1,6 @@
 // qinfer perplexity: what a model is worth.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include "common.h"
 
@@ -17,34 +16,31 @@ struct PerplexityOptions : Common {
 // end.
 class NpyWriter {
  public:
-  explicit NpyWriter(const std::string& path)
-      : path_(path), out_(path, std::ios::binary | std::ios::trunc) {
-    WriteHeader();
+  explicit NpyWriter(const std::string& path) : out_(path) {
+    const std::string header = Header();
+    out_.Write(header.data(), header.size());
   }
   bool Append(const float* row, uint32_t vocabulary) {
     vocabulary_ = vocabulary;
     ++rows_;
-    out_.write(reinterpret_cast<const char*>(row), static_cast<std::streamsize>(vocabulary) * 4);
-    return out_.good();
+    return out_.Write(row, size_t{vocabulary} * sizeof(float));
   }
   void Finish() {
-    out_.seekp(0);
-    WriteHeader();
-    out_.close();
-    if (!out_) throw Error("cannot write " + path_);
+    const std::string header = Header();
+    out_.WriteAt(0, header.data(), header.size());
+    out_.Commit();
   }
+  bool failed() const { return out_.failed(); }
 
  private:
-  void WriteHeader() {
+  std::string Header() const {
     std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
                        std::to_string(rows_) + ", " + std::to_string(vocabulary_) + "), }";
     text.resize(117, ' ');
     const char magic[10] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, 118, 0};
-    out_.write(magic, 10);
-    out_ << text << '\n';
+    return std::string(magic, sizeof(magic)) + text + '\n';
   }
-  std::string path_;
-  std::ofstream out_;
+  OutFile out_;
   uint64_t rows_ = 0;
   uint32_t vocabulary_ = 0;
 };
@@ -54,6 +50,8 @@ qinfer_status KeepRow(void* user, const float* row, uint32_t vocabulary) {
 }
 
 void RunPerplexity(const PerplexityOptions& options) {
+  std::unique_ptr<NpyWriter> writer;
+  if (!options.logits_out.empty()) writer = std::make_unique<NpyWriter>(options.logits_out);
   const Runtime runtime = MakeRuntime(options);
   const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_ALL);
   Model reference;
@@ -69,9 +67,7 @@ void RunPerplexity(const PerplexityOptions& options) {
   perplexity.k_type = perplexity.v_type = KvType(options.kv);
   perplexity.activations = ActivationType(options.activations);
   perplexity.reference = reference.get();
-  std::unique_ptr<NpyWriter> writer;
-  if (!options.logits_out.empty()) {
-    writer = std::make_unique<NpyWriter>(options.logits_out);
+  if (writer != nullptr) {
     perplexity.logits = KeepRow;
     perplexity.logits_user = writer.get();
   }
@@ -81,7 +77,12 @@ void RunPerplexity(const PerplexityOptions& options) {
       qinfer_perplexity_begin(model.get(), tokens.data(), tokens.size(), &perplexity, &raw, &error),
       error, "cannot measure perplexity");
   const Task task(raw);
-  Run(task.get(), "perplexity", options.json);
+  try {
+    Run(task.get(), "perplexity", options.json);
+  } catch (const Error&) {
+    if (writer != nullptr && writer->failed()) writer->Finish();  // says why
+    throw;
+  }
   const Report report = TakeReport(task.get());
   if (writer != nullptr) writer->Finish();
   if (options.json) {
@@ -108,7 +109,7 @@ void AddPerplexity(CLI::App* app) {
   perplexity->context = 512;
   CLI::App* sub = app->add_subcommand(
       "perplexity", "Perplexity on a text, and divergence from a reference model");
-  sub->add_option("MODEL", perplexity->model)->required();
+  sub->add_option("MODEL", perplexity->model, kModelHelp)->required();
   sub->add_option("--file", perplexity->file, "The text; - for standard input")->required();
   sub->add_option("--context", perplexity->context,
                   "Tokens per window; the second half of each is scored")

@@ -1,8 +1,6 @@
 // qinfer quantize: calibrate, quantize, write one file, and report what it cost.
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <system_error>
 
 #include "common.h"
 
@@ -19,12 +17,21 @@ struct Options : Common {
        no_evaluation = false, static_activations = false;
 };
 
-void WriteFile(const std::string& path, const std::string& text) {
-  errno = 0;
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out) throw Error("cannot write " + path + ": " + std::generic_category().message(errno));
+using Out = std::unique_ptr<OutFile>;
+
+Out Open(const std::string& path) {
+  return path.empty() ? nullptr : std::make_unique<OutFile>(path);
+}
+
+void Finish(const Out& out, const std::string& text) {
+  out->Write(text.data(), text.size());
+  out->Commit();
+}
+
+// Whether the size of groups is still open: floats have none, full names (int4-g32-f16) say it.
+bool HasGroups(const std::string& scheme) {
+  return scheme != "f16" && scheme != "bf16" && scheme != "f32" &&
+         scheme.find('-') == std::string::npos;
 }
 
 uint32_t GroupSize(const std::string& text) {
@@ -67,6 +74,7 @@ Calibration MakeCalibration(qinfer_model* model, const Options& options,
 }
 
 void RunQuantize(const Options& options) {
+  const Out report_out = Open(options.report), html_out = Open(options.html);
   const uint64_t limit = options.memory_limit.empty() ? 0 : ParseBytes(options.memory_limit);
   const Runtime runtime = MakeRuntime(options);
   const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_HEADER);
@@ -80,11 +88,7 @@ void RunQuantize(const Options& options) {
   quantize.method = Str(options.method);
   quantize.embedding = Str(options.embedding);
   quantize.head = Str(options.head);
-  quantize.group_size = options.scheme == "f16" || options.scheme == "bf16" ||
-                                options.scheme == "f32" ||
-                                options.scheme.find('-') != std::string::npos
-                            ? 0
-                            : GroupSize(options.group_size);
+  quantize.group_size = HasGroups(options.scheme) ? GroupSize(options.group_size) : 0;
   if (options.asymmetric) quantize.flags |= QINFER_QUANTIZE_ASYMMETRIC;
   if (options.resume) quantize.flags |= QINFER_QUANTIZE_RESUME;
   if (options.no_search) quantize.flags |= QINFER_QUANTIZE_NO_SEARCH;
@@ -122,9 +126,8 @@ void RunQuantize(const Options& options) {
           "cannot save the calibration");
   }
   const Report report = TakeReport(task.get());
-  if (!options.report.empty())
-    WriteFile(options.report, Render(report.get(), QINFER_RENDER_JSON) + "\n");
-  if (!options.html.empty()) WriteFile(options.html, Render(report.get(), QINFER_RENDER_HTML));
+  if (report_out != nullptr) Finish(report_out, Render(report.get(), QINFER_RENDER_JSON) + "\n");
+  if (html_out != nullptr) Finish(html_out, Render(report.get(), QINFER_RENDER_HTML));
   std::printf(
       "%s\n",
       Render(report.get(), options.json ? QINFER_RENDER_JSON : QINFER_RENDER_TABLE).c_str());
@@ -136,13 +139,13 @@ void AddQuantize(CLI::App* app) {
   auto options = std::make_shared<Options>();
   CLI::App* sub = app->add_subcommand(
       "quantize", "Quantize a model into one .qinfer file, and say what it cost");
-  sub->add_option("MODEL", options->model)->required();
+  sub->add_option("MODEL", options->model, kModelHelp)->required();
   sub->add_option("-o,--out", options->out, "The .qinfer file to write")->required();
   sub->add_option("--scheme", options->scheme, "int4, int6, int8, f16, bf16, or a full format name")
       ->capture_default_str();
-  sub->add_option("--group-size", options->group_size, "Weights per scale: 32, 64, 128 or row")
-      ->check(CLI::IsMember({"32", "64", "128", "row"}))
-      ->capture_default_str();
+  CLI::Option* group =
+      sub->add_option("--group-size", options->group_size, "Weights per scale: 32, 64, 128 or row");
+  group->check(CLI::IsMember({"32", "64", "128", "row"}))->capture_default_str();
   sub->add_flag("--asymmetric", options->asymmetric, "A minimum beside each scale");
   sub->add_option("--method", options->method, "rtn: round to nearest")->capture_default_str();
   sub->add_option("--embedding", options->embedding, "Embedding: keep, f16, bf16, int8");
@@ -173,7 +176,13 @@ void AddQuantize(CLI::App* app) {
   sub->add_option("--html", options->html, "Write the report as one HTML page");
   AddJson(sub, options.get());
   AddMachine(sub, options.get());
-  sub->callback([options] { RunQuantize(*options); });
+  AddLoad(sub, options.get());
+  sub->callback([options, group] {
+    if (group->count() != 0 && !HasGroups(options->scheme)) {
+      throw Error("--group-size means nothing with --scheme " + options->scheme, 2);
+    }
+    RunQuantize(*options);
+  });
 }
 
 }  // namespace cli

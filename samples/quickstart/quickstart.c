@@ -4,6 +4,7 @@
  * OUT-FOLDER [--text HELD-OUT.txt] [--calibration FILE.txt] [--context N] [--windows N] [--prompt
  * TEXT] [--threads N] */
 #define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,19 +50,47 @@ static char* read_file(const char* path, size_t* size) {
   return text;
 }
 
-/* Bytes of a file, or of all files of a folder's first level that a model is made of. */
+static int ends_with(const char* text, const char* end) {
+  const size_t size = strlen(text), end_size = strlen(end);
+  return size >= end_size && strcmp(text + size - end_size, end) == 0;
+}
+
+/* Bytes of a file, of all parts of a split GGUF, or of the files of a folder that a model is made
+ * of: weights, vocabulary, configuration. */
 static uint64_t size_on_disk(const char* path) {
+  static const char* const endings[] = {".safetensors", ".json", ".model", ".jinja"};
   struct stat status;
-  char name[4096];
+  char folder[4096], name[8192];
+  const char* slash = strrchr(path, '/');
+  const char* split = strstr(slash == NULL ? path : slash, "-00001-of-"); /* of all parts */
   if (stat(path, &status) != 0) return 0;
-  if (!S_ISDIR(status.st_mode)) return (uint64_t)status.st_size;
-  uint64_t total = 0;
-  static const char* const parts[] = {"model.safetensors", "tokenizer.json", "config.json",
-                                      "tokenizer_config.json"};
-  for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i) {
-    snprintf(name, sizeof(name), "%s/%s", path, parts[i]);
-    if (stat(name, &status) == 0) total += (uint64_t)status.st_size;
+  if (!S_ISDIR(status.st_mode) && split == NULL) return (uint64_t)status.st_size;
+  snprintf(folder, sizeof(folder), "%s", path);
+  if (!S_ISDIR(status.st_mode)) {
+    if (slash == NULL) {
+      snprintf(folder, sizeof(folder), ".");
+    } else {
+      folder[slash - path] = '\0';
+    }
   }
+  const char* first = slash == NULL ? path : slash + 1; /* of a split: the first part's name */
+  uint64_t total = 0;
+  DIR* entries = opendir(folder);
+  if (entries == NULL) return 0;
+  for (struct dirent* entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
+    int counts = 0;
+    if (split != NULL && !S_ISDIR(status.st_mode)) {
+      counts = strncmp(entry->d_name, first, (size_t)(split - first) + 1) == 0 &&
+               ends_with(entry->d_name, split + strlen("-00001"));
+    } else {
+      for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); ++i)
+        counts |= ends_with(entry->d_name, endings[i]);
+    }
+    snprintf(name, sizeof(name), "%s/%s", folder, entry->d_name);
+    struct stat part;
+    if (counts && stat(name, &part) == 0) total += (uint64_t)part.st_size;
+  }
+  closedir(entries);
   return total;
 }
 

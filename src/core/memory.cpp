@@ -3,7 +3,26 @@
 
 #include <cstdlib>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 namespace qinfer {
+
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// Fewer misses of the translation buffer while weights stream through; the system may say no.
+void AdviseHugePages(void* ptr, size_t bytes) {
+#if defined(__linux__)
+  madvise(ptr, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
+#else
+  (void)ptr, (void)bytes;
+#endif
+}
+
+}  // namespace
 
 bool Memory::Charge(std::atomic<uint64_t>* counter, uint64_t bytes) noexcept {
   // `total_` is the one number that the limit guards, so that two threads cannot both pass the
@@ -73,7 +92,10 @@ void* Memory::do_allocate(size_t bytes, size_t align) {
 
 StatusOr<Buffer> Buffer::Create(Memory* memory, size_t bytes, const char* what) {
   bool over_limit = false;
-  void* ptr = memory->Allocate(bytes, Memory::kAlign, &over_limit);
+  // A host's allocator lays its memory out itself.
+  const bool huge = bytes >= 2 * kHugePage && !memory->has_hooks();
+  const size_t align = huge ? kHugePage : Memory::kAlign;
+  void* ptr = memory->Allocate(bytes, align, &over_limit);
   if (ptr == nullptr && over_limit) {
     return BudgetError(StrCat(what, " needs ", bytes,
                               " bytes, which would exceed host_bytes_limit (",
@@ -81,24 +103,27 @@ StatusOr<Buffer> Buffer::Create(Memory* memory, size_t bytes, const char* what) 
                               memory->used_bytes() + memory->mapped_bytes(), " in use)"));
   }
   if (ptr == nullptr) return NoMemoryError(StrCat("no memory for ", what, " (", bytes, " bytes)"));
+  if (huge) AdviseHugePages(ptr, bytes);
   Buffer buffer;
   buffer.memory_ = memory;
   buffer.data_ = ptr;
+  buffer.align_ = align;
   buffer.size_ = bytes;
   return buffer;
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this == &other) return *this;
-  if (memory_ != nullptr) memory_->Release(data_, size_, Memory::kAlign);
+  if (memory_ != nullptr) memory_->Release(data_, size_, align_);
   memory_ = std::exchange(other.memory_, nullptr);
   data_ = std::exchange(other.data_, nullptr);
   size_ = std::exchange(other.size_, 0);
+  align_ = other.align_;
   return *this;
 }
 
 Buffer::~Buffer() {
-  if (memory_ != nullptr) memory_->Release(data_, size_, Memory::kAlign);
+  if (memory_ != nullptr) memory_->Release(data_, size_, align_);
 }
 
 }  // namespace qinfer

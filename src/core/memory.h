@@ -42,7 +42,8 @@ class Memory final : public std::pmr::memory_resource {
   uint64_t used_bytes() const { return used_.load(std::memory_order_relaxed); }      // allocated
   uint64_t mapped_bytes() const { return mapped_.load(std::memory_order_relaxed); }  // file maps
   uint64_t peak_bytes() const { return peak_.load(std::memory_order_relaxed); }      // of the sum
-  uint64_t limit_bytes() const { return limit_; }                                    // 0 = none
+  bool has_hooks() const { return hooks_.alloc != nullptr; }
+  uint64_t limit_bytes() const { return limit_; }  // 0 = none
   void ResetPeak() { peak_.store(used_bytes() + mapped_bytes(), std::memory_order_relaxed); }
 
  private:
@@ -58,7 +59,8 @@ class Memory final : public std::pmr::memory_resource {
   std::atomic<uint64_t> total_{0}, used_{0}, mapped_{0}, peak_{0};
 };
 
-// An owned, 64-byte aligned block from a Memory. Move-only; contents start undefined.
+// An owned, 64-byte aligned block from a Memory; without a host's allocator one of 4 MiB or more
+// begins on a huge page and asks the system for such pages. Move-only; contents start undefined.
 class Buffer {
  public:
   Buffer() = default;
@@ -86,7 +88,7 @@ class Buffer {
  private:
   Memory* memory_ = nullptr;
   void* data_ = nullptr;
-  size_t size_ = 0;
+  size_t size_ = 0, align_ = Memory::kAlign;
 };
 
 }  // namespace qinfer

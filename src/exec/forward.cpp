@@ -7,6 +7,7 @@
 #include "exec/forward_impl.h"
 
 namespace qinfer::exec {
+static_assert(PhaseTimes::kPhases == static_cast<uint32_t>(Phase::kDone));
 namespace {
 
 Status CheckOptions(const model::ModelSpec& spec, const ForwardOptions& options) {
@@ -24,6 +25,16 @@ Status CheckOptions(const model::ModelSpec& spec, const ForwardOptions& options)
 }
 
 }  // namespace
+
+const char* PhaseTimes::Name(uint32_t phase) {
+  static constexpr const char* kNames[kPhases] = {
+      "embed",      "attention norm",    "q, k, v",   "query norm", "query up",
+      "absorb",     "rope, write",       "attention", "value up",   "attention quantize",
+      "out",        "feed-forward norm", "router",    "route",      "gather",
+      "experts up", "experts down",      "combine",   "gate, up",   "activate",
+      "down",       "final norm",        "head"};
+  return phase < kPhases ? kNames[phase] : "";
+}
 
 uint64_t Forward::PlanBytes(const model::ModelSpec& spec, const ForwardOptions& options,
                             const Context& context) {
@@ -193,7 +204,11 @@ Status ForwardImpl::Begin(absl::Span<const BatchSegment> segments) {
 StatusOr<bool> ForwardImpl::Run(const Deadline& deadline) {
   if (phase_ == Phase::kDone) return MisuseError("no batch is in flight");
   for (;;) {
+    const uint64_t begin = options_.times == nullptr ? 0 : NowNs();
     const bool complete = RunPhase(deadline);
+    if (options_.times != nullptr) {
+      options_.times->ns[static_cast<uint8_t>(phase_)] += NowNs() - begin;
+    }
     if (complete) {
       NextPhase();
       next_ = 0;

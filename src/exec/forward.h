@@ -27,11 +27,19 @@ struct BatchSegment {
   uint32_t rope_length = 0;
 };
 
+// Where the time of batches goes, for profiles.
+struct PhaseTimes {
+  static constexpr uint32_t kPhases = 23;
+  static const char* Name(uint32_t phase);
+  uint64_t ns[kPhases] = {};
+};
+
 struct ForwardOptions {
   uint32_t max_batch_tokens = 512;  // larger batches are a MisuseError
   uint32_t max_logit_rows = 1;      // rows of logits kept at once
   Activations activations = Activations::kAuto;
-  uint32_t max_position = 0;  // rope tables are made for positions [0, max_position)
+  uint32_t max_position = 0;    // rope tables are made for positions [0, max_position)
+  PhaseTimes* times = nullptr;  // Run adds to it; it outlives the pass
 };
 
 // Sees the input of a linear layer (after the norm; float, before activation quantization):

@@ -10,8 +10,15 @@
 namespace qinfer::exec {
 namespace {
 
-Status LoadAll(const format::Checkpoint& checkpoint, const Context& context, TensorSet* set) {
-  QINFER_RETURN_IF_ERROR(set->Allocate(context.memory));
+Status Place(Memory* memory, TensorSet* set, Buffer* block) {
+  QINFER_ASSIGN_OR_RETURN(*block, Buffer::Create(memory, set->allocated_bytes(), "weights"));
+  set->Place(block->as<uint8_t>());
+  return OkStatus();
+}
+
+Status LoadAll(const format::Checkpoint& checkpoint, const Context& context, TensorSet* set,
+               Buffer* block) {
+  QINFER_RETURN_IF_ERROR(Place(context.memory, set, block));
   QINFER_ASSIGN_OR_RETURN(PieceLoader loader,
                           PieceLoader::Create(context, set->scratch_bytes(), set->pieces()));
   uint32_t next = 0;
@@ -23,7 +30,7 @@ class LayerStoreImpl final : public LayerStore {
   LayerStoreImpl(const format::Checkpoint& checkpoint, const model::LayerSpec& layer, TensorSet set)
       : checkpoint_(checkpoint), layer_(layer), set_(std::move(set)) {}
   Status Begin(const Context& context) {
-    QINFER_RETURN_IF_ERROR(set_.Allocate(context.memory));
+    QINFER_RETURN_IF_ERROR(Place(context.memory, &set_, &block_));
     QINFER_ASSIGN_OR_RETURN(PieceLoader loader,
                             PieceLoader::Create(context, set_.scratch_bytes(), set_.pieces()));
     loader_ = std::move(loader);
@@ -43,6 +50,7 @@ class LayerStoreImpl final : public LayerStore {
   const format::Checkpoint& checkpoint_;
   const model::LayerSpec layer_;
   TensorSet set_;
+  Buffer block_;
   std::optional<PieceLoader> loader_;  // while something is left to read
   uint32_t next_ = 0;
   LayerWeights weights_;
@@ -53,7 +61,7 @@ class EndStoreImpl final : public EndStore {
   explicit EndStoreImpl(TensorSet set) : set_(std::move(set)) {}
   Status Load(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
               const Context& context) {
-    QINFER_RETURN_IF_ERROR(LoadAll(checkpoint, context, &set_));
+    QINFER_RETURN_IF_ERROR(LoadAll(checkpoint, context, &set_, &block_));
     QINFER_ASSIGN_OR_RETURN(weights_, EndsFromSet(set_, spec));
     return OkStatus();
   }
@@ -61,6 +69,7 @@ class EndStoreImpl final : public EndStore {
 
  private:
   TensorSet set_;
+  Buffer block_;
   EndWeights weights_;
 };
 

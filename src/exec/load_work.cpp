@@ -10,6 +10,8 @@
 namespace qinfer::exec {
 namespace {
 
+constexpr uint64_t kBlockBytes = 64 << 20;  // of the memory that sets share, where they are smaller
+
 class ModelImpl final : public Model {
  public:
   const model::ModelSpec& spec() const override { return spec_; }
@@ -29,6 +31,7 @@ class ModelImpl final : public Model {
   std::shared_ptr<format::Checkpoint> checkpoint_;  // sets may point into its maps
   model::ModelSpec spec_;
   std::vector<TensorSet> sets_;  // the ends, then the layers
+  std::vector<Buffer> blocks_;   // in which tensors of sets are placed
   std::vector<LayerWeights> layers_;
   EndWeights ends_;
   TextParts text_;
@@ -88,14 +91,14 @@ class LoadWorkImpl final : public LoadWork {
     const format::Checkpoint& checkpoint = *model_->checkpoint_;
     while (set_ < model_->sets_.size()) {
       TensorSet& set = model_->sets_[set_];
-      if (!allocated_) {
+      if (!placed_) {
         if (loader_ == nullptr && most_pieces_ > 0) {
           QINFER_ASSIGN_OR_RETURN(PieceLoader loader,
                                   PieceLoader::Create(context_, scratch_bytes_, most_pieces_));
           loader_ = std::make_unique<PieceLoader>(std::move(loader));
         }
-        QINFER_RETURN_IF_ERROR(set.Allocate(context_.memory));
-        allocated_ = true;
+        QINFER_RETURN_IF_ERROR(Place(&set));
+        placed_ = true;
       }
       if (set.pieces() > 0) {
         const uint32_t before = next_piece_;
@@ -107,7 +110,7 @@ class LoadWorkImpl final : public LoadWork {
       }
       ++set_;
       next_piece_ = 0;
-      allocated_ = false;
+      placed_ = false;
       if (deadline.Expired())
         return deadline.Cancelled() ? StatusOr<bool>(CancelledError()) : false;
     }
@@ -125,6 +128,25 @@ class LoadWorkImpl final : public LoadWork {
     return true;
   }
 
+  // Sets that follow each other share blocks, so that nearly all of a model lies on huge pages.
+  Status Place(TensorSet* set) {
+    std::vector<Buffer>& blocks = model_->blocks_;
+    if (blocks.empty() || blocks.back().size() - block_used_ < set->allocated_bytes()) {
+      uint64_t bytes = set->allocated_bytes();
+      for (size_t next = set_ + 1; next < model_->sets_.size(); ++next) {
+        const uint64_t more = model_->sets_[next].allocated_bytes();
+        if (bytes >= kBlockBytes || more > kBlockBytes - bytes) break;
+        bytes += more;
+      }
+      QINFER_ASSIGN_OR_RETURN(Buffer block, Buffer::Create(context_.memory, bytes, "weights"));
+      blocks.push_back(std::move(block));
+      block_used_ = 0;
+    }
+    set->Place(blocks.back().as<uint8_t>() + block_used_);
+    block_used_ += set->allocated_bytes();
+    return OkStatus();
+  }
+
   void Drop() {
     loader_.reset();
     model_.reset();
@@ -137,7 +159,8 @@ class LoadWorkImpl final : public LoadWork {
   size_t scratch_bytes_ = 0;
   uint32_t most_pieces_ = 0, next_piece_ = 0;
   size_t set_ = 0;
-  bool allocated_ = false, finished_ = false;
+  uint64_t block_used_ = 0;  // of the last block
+  bool placed_ = false, finished_ = false;
 };
 
 }  // namespace

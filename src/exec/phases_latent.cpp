@@ -13,7 +13,7 @@ LinearInput ForwardImpl::AttentionInput() const {
   if (layer_spec_->attention.kind == model::AttentionKind::kLatent) {
     return Input(ws_.x, ws_.x_codes, {w.q_a.present() ? &w.q_a : &w.q, &w.kv_a});
   }
-  return Input(ws_.x, ws_.x_codes, {&w.q, &w.k, &w.v});
+  return WithPlanes(Input(ws_.x, ws_.x_codes, {&w.q, &w.k, &w.v}));
 }
 
 Phase ForwardImpl::PhaseAfterQkv() const {

@@ -40,8 +40,13 @@ Status TensorSet::Add(const format::Checkpoint& checkpoint, const model::ModelSp
   }
   if (item.in_place != nullptr) {
     mapped_bytes_ += item.bytes;
-  } else if (!CheckedAdd(allocated_bytes_, item.bytes, &allocated_bytes_)) {
-    return FormatError(where + ": the model is too large");
+  } else {
+    uint64_t end = 0;  // the next tensor begins at a multiple of kAlign
+    if (!CheckedAdd(allocated_bytes_, item.bytes, &end) ||
+        !CheckedAdd<uint64_t>(end, Memory::kAlign - 1, &end)) {
+      return FormatError(where + ": the model is too large");
+    }
+    allocated_bytes_ = end / Memory::kAlign * Memory::kAlign;
   }
   if (!CheckedAdd(pieces_, item.pieces, &pieces_)) {
     return FormatError(where + ": the model is too large");
@@ -131,14 +136,12 @@ StatusOr<TensorSet> TensorSet::PlanEnds(const format::Checkpoint& checkpoint,
   return set;
 }
 
-Status TensorSet::Allocate(Memory* memory) {
+void TensorSet::Place(uint8_t* memory) {
   for (Item& item : items_) {
     if (item.in_place != nullptr) continue;
-    StatusOr<Buffer> buffer = Buffer::Create(memory, item.bytes, "weights");
-    if (!buffer.ok()) return Annotate(buffer.status(), "tensor " + item.ref.name);
-    item.buffer = std::move(*buffer);
+    item.placed = memory;
+    memory += RoundUp<uint64_t>(item.bytes, Memory::kAlign);
   }
-  return OkStatus();
 }
 
 Status TensorSet::LoadPiece(const format::Checkpoint& checkpoint, uint32_t piece,
@@ -159,7 +162,7 @@ Status TensorSet::LoadVector(const format::Checkpoint& checkpoint, Item* item, u
   const DType dtype = item->stored.dtype;
   const uint64_t element = SourceBytes(dtype, 1, 1);
   const uint64_t span = (uint64_t{item->cols} - 1) * ref.step + 1;
-  float* out = item->buffer.as<float>();
+  float* out = reinterpret_cast<float*>(item->placed);
   for (uint32_t part = 0; part < item->parts; ++part, out += item->cols) {
     const absl::Span<uint8_t> bytes(scratch, element * span);
     QINFER_RETURN_IF_ERROR(
@@ -184,7 +187,7 @@ Status TensorSet::LoadPanels(const format::Checkpoint& checkpoint, Item* item, u
   const uint32_t begin = piece * item->panels_per_piece;
   const uint32_t end = std::min(all, begin + item->panels_per_piece);
   if (item->stored.packed) {
-    const absl::Span<uint8_t> out(item->buffer.as<uint8_t>() + begin * item->panel_bytes,
+    const absl::Span<uint8_t> out(item->placed + begin * item->panel_bytes,
                                   (end - begin) * item->panel_bytes);
     const uint64_t skip = item->ref.row_begin / kernels::kPanelRows * item->panel_bytes;
     return checkpoint.Read(*item->stored.info, skip + begin * item->panel_bytes, out);
@@ -193,7 +196,7 @@ Status TensorSet::LoadPanels(const format::Checkpoint& checkpoint, Item* item, u
     const uint32_t part = at / item->part_panels, first = at % item->part_panels;
     const uint32_t count = std::min(end - at, item->part_panels - first);
     QINFER_RETURN_IF_ERROR(LoadPart(checkpoint, *item, part, first, first + count, scratch,
-                                    item->buffer.as<uint8_t>() + at * item->panel_bytes));
+                                    item->placed + at * item->panel_bytes));
     at += count;
   }
   return OkStatus();
@@ -253,7 +256,7 @@ const TensorSet::Item* TensorSet::Find(const model::TensorRef& ref) const {
 StatusOr<Linear> TensorSet::MakeLinear(const Item& item, uint32_t part,
                                        model::LinearRole role) const {
   Linear linear;
-  const uint8_t* data = item.in_place != nullptr ? item.in_place : item.buffer.as<uint8_t>();
+  const uint8_t* data = item.in_place != nullptr ? item.in_place : item.placed;
   const uint64_t bytes = item.part_panels * item.panel_bytes;
   linear.format = item.stored.format;
   QINFER_ASSIGN_OR_RETURN(
@@ -297,7 +300,7 @@ StatusOr<std::vector<Linear>> TensorSet::GetStack(const model::TensorRef& weight
 
 const float* TensorSet::GetVector(const model::TensorRef& ref) const {
   const Item* item = Find(ref);
-  return item == nullptr ? nullptr : item->buffer.as<float>();
+  return item == nullptr ? nullptr : reinterpret_cast<const float*>(item->placed);
 }
 
 StatusOr<LayerWeights> LayerFromSet(const TensorSet& set, const model::LayerSpec& layer) {

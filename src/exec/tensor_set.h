@@ -22,12 +22,14 @@ class TensorSet {
   static StatusOr<TensorSet> PlanEnds(const format::Checkpoint& checkpoint,
                                       const model::ModelSpec& spec);
 
-  uint64_t allocated_bytes() const { return allocated_bytes_; }  // what Allocate takes
+  uint64_t allocated_bytes() const { return allocated_bytes_; }  // what Place takes
   uint64_t mapped_bytes() const { return mapped_bytes_; }        // used in place
   uint32_t pieces() const { return pieces_; }
   size_t scratch_bytes() const { return scratch_bytes_; }  // of one LoadPiece at a time
 
-  Status Allocate(Memory* memory);
+  // Gives tensors that are not used in place their memory: `memory` [allocated_bytes()], 64-byte
+  // aligned, which outlives the set.
+  void Place(uint8_t* memory);
   // Thread-safe for different pieces. `scratch`: scratch_bytes().
   Status LoadPiece(const format::Checkpoint& checkpoint, uint32_t piece, uint8_t* scratch);
 
@@ -52,7 +54,7 @@ class TensorSet {
     uint32_t part_panels = 0;
     const uint8_t* in_place = nullptr;
     uint32_t panels_per_piece = 0, first_piece = 0, pieces = 0;
-    Buffer buffer;
+    uint8_t* placed = nullptr;
   };
 
   Status Add(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,

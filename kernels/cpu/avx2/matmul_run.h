@@ -113,6 +113,8 @@ QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, u
     const uint32_t last = Min(tokens, first + token_block);
     for (uint32_t p = panel_begin; p < panel_end; ++p) {
       const uint8_t* data = m.data + p * m.panel_bytes;
+      // The planes of scales, as tiles do it for the codes: without a gap.
+      for (size_t line = 0; line < layout::CodePlane(m); line += 64) PrefetchLine(data + line);
       const Panel panel = PreparePanel(call, data, scales, supers);
       const uint32_t row = p * kPanelRows;
       uint32_t t = first;

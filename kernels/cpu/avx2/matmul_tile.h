@@ -60,11 +60,17 @@ QINFER_FN void Store(const Call& call, uint32_t token, uint32_t row, const __m25
     StoreRow(total[t][0], total[t][1], rows, out + (token + t) * out_stride + row);
 }
 
+// How far ahead of what is read memory is asked for.
+constexpr size_t kPrefetchBytes = 2048;
+
+QINFER_FN void PrefetchLine(const uint8_t* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p + kPrefetchBytes), _MM_HINT_T0);
+}
+
 template <class L>
 QINFER_FN void Prefetch(const uint8_t* p) {
 #pragma GCC unroll 8
-  for (size_t line = 0; line < L::kGranule; line += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(p + 2048 + line), _MM_HINT_T0);
+  for (size_t line = 0; line < L::kGranule; line += 64) PrefetchLine(p + line);
 }
 
 // part = fma(scale, I, part), and with a minimum fma(min, A, part).

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Runs every command of the qinfer program on the shipped model, as its users would: what it prints, its exit codes, what it leaves
+# behind when something is wrong. usage: cli_test.sh QINFER SOURCE-DIR
+set -uo pipefail
+qinfer=$1
+source=$2
+model=$source/samples/models/tiny-llama
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+# gives CODE ARGUMENTS...: runs the program, keeps its output in `out` and `err`, and checks the exit code.
+gives() {
+  local code=$1 got=0
+  shift
+  "$qinfer" "$@" > out 2> err < /dev/null || got=$?
+  [ "$got" = "$code" ] || { fail "qinfer $*: exit code $got, expected $code"; cat err; }
+}
+# has FILE TEXT: the file contains it.
+has() { grep -qF -- "$2" "$1" || { fail "'$2' is not in the $1 of the last command:"; head -n 20 "$1"; }; }
+
+# -- What a model is
+gives 0 info "$model"; has out "architecture   llama"; has out "memory plan"
+gives 0 info "$model" --json --threads 1; has out '"workspace_bytes"'
+mkdir only_config && cp "$model/config.json" only_config
+gives 0 info only_config; has out "weights as"
+gives 0 inspect "$model"; has out "model.layers.0.self_attn.q_proj.weight"; has out exact
+gives 0 inspect "$model" --verify --json; has out '"ok"'
+
+# -- Text
+gives 0 tokenize "$model" --text "In the beginning"; has out '{"ids":['
+printf 'In the beginning' > text
+gives 0 tokenize "$model" --file text --json; cp out by_file
+"$qinfer" tokenize "$model" --file - < text > by_pipe; cmp -s by_file by_pipe || fail "--file - differs from --file"
+gives 0 tokenize "$model/tokenizer.json" --text "<s>" --no-bos --no-parse-special; has out ids
+echo '[{"role": "user", "content": "Hello"}]' > messages
+printf '{%% for m in messages %%}{{ m.role }}: {{ m.content }}{%% endfor %%}{%% if add_generation_prompt %%} >{%% endif %%}' > t.jinja
+gives 0 render t.jinja --messages messages; [ "$(cat out)" = "user: Hello >" ] || fail "render gives $(cat out)"
+gives 0 render t.jinja --messages messages --no-generation-prompt --json; has out '"user: Hello"'
+
+# -- Into one file, losslessly and quantized
+gives 0 convert "$model" -o copy.qinfer; has out "without loss"
+gives 0 inspect copy.qinfer --verify; has out "verified: all contents are as they should be"
+gives 0 quantize "$model" -o int4.qinfer --samples 4 --seed 3 --report r.json --html r.html --memory-limit 2GiB --set '*.down_proj.weight=int8'
+has out "perplexity"; has r.json '"relative_mse"'; has r.html "<svg"
+gives 0 quantize "$model" -o g64.qinfer --scheme int4 --group-size 64 --asymmetric --method rtn --no-calibration --no-evaluation --json --resume
+[ ! -e g64.qinfer.partial ] || fail "a finished run leaves g64.qinfer.partial"
+gives 0 quantize copy.qinfer -o int8.qinfer --scheme int8 --group-size row --no-calibration --no-evaluation --load copy
+
+# -- Generation: the same text each time, from every kind of file
+gives 0 generate "$model" -p "In the beginning" -n 8 --temperature 0; cp out first
+has first "In the beginning"
+gives 0 chat "$model" -p "In the beginning" -n 4 --system "Be brief" --json; has out '"finish_reason"'
+gives 0 generate copy.qinfer -p "In the beginning" -n 8 --threads 1 --load copy; cmp -s out first || fail "the converted model writes something else"
+gives 0 generate int4.qinfer -p "In the beginning" -n 8 --temperature 0.8 --seed 5 --top-k 20 --json; cp out sampled
+gives 0 generate int4.qinfer -p "In the beginning" -n 8 --temperature 0.8 --seed 5 --top-k 20 --json --isa ref
+for field in text finish_reason generated_tokens; do
+  [ "$(grep -o "\"$field\":[^,]*" out)" = "$(grep -o "\"$field\":[^,]*" sampled)" ] || fail "$field differs with --isa ref"
+done
+
+# -- What it is worth
+gives 0 perplexity int4.qinfer --file "$model/tiny-heldout.txt" --context 128 --max-windows 2 --reference "$model" --logits-out l.npy --json
+for field in perplexity tokens kl_mean kl_p999 top1; do has out "\"$field\""; done
+head -c 6 l.npy | grep -q NUMPY || fail "l.npy is not a NumPy file"
+gives 0 bench int4.qinfer -p 16 -n 4 -r 1 --json --kv f16 --activations float --context 64
+for field in prefill_tps decode_tps model_bytes; do has out "\"$field\""; done
+for shell in bash zsh fish; do
+  gives 0 completion $shell; has out quantize
+done
+gives 0 --version; has out "qinfer "
+for command in info inspect convert tokenize render chat generate quantize perplexity bench completion; do
+  gives 0 $command --help; has out "Usage"
+done
+
+# -- What is wrong is said on stderr, with 2 for the command line and 1 for the rest, and leaves nothing behind
+gives 2 nope; has err "nope"
+gives 2 info
+gives 2 generate "$model"
+gives 2 generate "$model" -p x --top-k 5; has err "--temperature"
+gives 2 generate "$model" -p x --logprobs 2; has err "--json"
+gives 2 quantize "$model" -o x.qinfer --group-size 31
+gives 2 quantize "$model" -o x.qinfer --scheme f16 --group-size 64
+gives 2 quantize "$model" -o x.qinfer --memory-limit lots; has err "2GiB"
+gives 1 info missing.gguf; has err "missing.gguf"
+gives 1 generate "$model" -p x --isa neon; [ "$(uname -m)" = aarch64 ] || has err "--isa"
+gives 1 perplexity "$model" --file .; has err "directory"
+gives 1 perplexity "$model" --file text; has err "token"
+gives 1 perplexity "$model" --file "$model/tiny-heldout.txt" --logits-out nowhere/l.npy; has err "nowhere/l.npy"
+gives 1 perplexity "$model" --file "$model/tiny-heldout.txt" --logits-out /dev/full; has err "/dev/full"
+gives 1 quantize "$model" -o x.qinfer --report nowhere/r.json; has err "nowhere/r.json"
+gives 1 quantize "$model" -o nowhere/x.qinfer; has err "nowhere"
+gives 1 quantize "$model" -o x.qinfer --memory-limit 1KiB; has err "--memory-limit"
+(ulimit -f 64; "$qinfer" perplexity "$model" --file "$model/tiny-heldout.txt" --logits-out big.npy > /dev/null 2> err); [ $? = 1 ] || fail "a file that grows too large"
+has err "big.npy"
+for left in x.qinfer* nowhere* big.npy*; do [ ! -e "$left" ] || fail "$left was left behind"; done
+"$qinfer" inspect "$model" 2> err | head -n 1 > /dev/null
+[ ! -s err ] || fail "a closed pipe: $(cat err)"
+
+[ $failures = 0 ] && echo "all commands do what they say"
+exit $((failures > 0))
