@@ -61,7 +61,7 @@ LinearInput ForwardImpl::Input(const Workspace::Rows& x, const kernels::Activati
   return input;
 }
 
-// Gate, up and the head get two planes: more than half of what INT8 activations cost in quality
+// q, k, v, gate, up and the head get two planes: most of what INT8 activations cost in quality
 // comes from their inputs (docs/performance.md), and a step that waits for its weights has time.
 LinearInput ForwardImpl::WithPlanes(LinearInput input) const {
   // A file that fixes the scale means exactly these codes.
