@@ -370,13 +370,6 @@ class GgufFile final : public Gguf {
   std::pmr::vector<TensorInfo> tensors_;
 };
 
-template <typename T>
-void Append(std::pmr::vector<uint8_t>* out, T value) {
-  const size_t at = out->size();
-  out->resize(at + sizeof(T));
-  std::memcpy(out->data() + at, &value, sizeof(T));
-}
-
 }  // namespace
 
 StatusOr<std::shared_ptr<Gguf>> Gguf::Open(std::vector<std::shared_ptr<io::Source>> sources,
@@ -388,27 +381,6 @@ StatusOr<std::shared_ptr<Gguf>> Gguf::Open(std::vector<std::shared_ptr<io::Sourc
     QINFER_RETURN_IF_ERROR(file->Parse());
     return std::shared_ptr<Gguf>(std::move(file));
   });
-}
-
-Status WriteGgufMetadata(const Gguf& gguf, absl::Span<const std::string_view> prefixes,
-                         std::pmr::vector<uint8_t>* out) {
-  const auto wanted = [&](std::string_view key) {
-    return std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view prefix) {
-      return key.substr(0, prefix.size()) == prefix;
-    });
-  };
-  uint64_t count = 0;
-  for (const std::string_view key : gguf.keys()) count += wanted(key) ? 1 : 0;
-  Append<uint32_t>(out, kGgufMagic);
-  Append<uint32_t>(out, 3);
-  Append<uint64_t>(out, 0);
-  Append<uint64_t>(out, count);
-  for (const std::string_view key : gguf.keys()) {
-    if (!wanted(key)) continue;
-    const absl::Span<const uint8_t> record = gguf.Record(key);
-    out->insert(out->end(), record.begin(), record.end());
-  }
-  return OkStatus();
 }
 
 }  // namespace qinfer::format

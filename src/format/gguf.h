@@ -76,10 +76,4 @@ class Gguf {
   virtual absl::Span<const uint8_t> Record(std::string_view key) const = 0;
 };
 
-// Appends to `out` a GGUF file without tensors that holds, byte for byte, the metadata whose keys
-// begin with one of `prefixes`: how a tokenizer travels into another container. Gguf::Open reads
-// it.
-Status WriteGgufMetadata(const Gguf& gguf, absl::Span<const std::string_view> prefixes,
-                         std::pmr::vector<uint8_t>* out);
-
 }  // namespace qinfer::format

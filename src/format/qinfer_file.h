@@ -54,7 +54,7 @@ inline constexpr std::string_view kSideTokenizerConfig = "qinfer.tokenizer_confi
 inline constexpr std::string_view kSideTokenizerCompiled = "qinfer.tokenizer.compiled";
 inline constexpr std::string_view kSideChatTemplate = "qinfer.chat_template";
 inline constexpr std::string_view kSideGenerationConfig = "qinfer.generation_config.json";
-// A GGUF file without tensors that holds the source's tokenizer metadata (WriteGgufMetadata).
+// A GGUF file without tensors that holds the source's tokenizer metadata (SelectGgufMetadata).
 inline constexpr std::string_view kSideGgufMetadata = "qinfer.gguf_metadata";
 
 struct QinferTensor {

@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "format/gguf.h"
+#include "format/gguf_metadata.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace qinfer;
@@ -33,7 +34,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       // What is copied out must read back.
       std::pmr::vector<uint8_t> copy(&memory);
       const std::string_view all[] = {""};
-      if (!format::WriteGgufMetadata(gguf, all, &copy).ok()) std::abort();
+      const format::GgufMetadata metadata = format::SelectGgufMetadata(gguf, all);
+      copy.assign(metadata.head.begin(), metadata.head.end());
+      for (const auto piece : metadata.records) copy.insert(copy.end(), piece.begin(), piece.end());
       const auto again = format::Gguf::Open({io::BorrowMemory(copy, "copy")}, &memory);
       const bool is_part = gguf.Find("split.count") != nullptr;
       if (!again.ok() && !is_part) std::abort();
