@@ -1,6 +1,6 @@
 // qinfer quantize: calibrate, quantize, write one file, and report what it cost.
-#include <cerrno>
 #include <cstdio>
+#include <fstream>
 
 #include "common.h"
 

@@ -61,25 +61,23 @@ static uint64_t size_on_disk(const char* path) {
   static const char* const endings[] = {".safetensors", ".json", ".model", ".jinja"};
   struct stat status;
   char folder[4096], name[8192];
-  const char* slash = strrchr(path, '/');
-  const char* split = strstr(slash == NULL ? path : slash, "-00001-of-"); /* of all parts */
   if (stat(path, &status) != 0) return 0;
-  if (!S_ISDIR(status.st_mode) && split == NULL) return (uint64_t)status.st_size;
-  snprintf(folder, sizeof(folder), "%s", path);
-  if (!S_ISDIR(status.st_mode)) {
-    if (slash == NULL) {
-      snprintf(folder, sizeof(folder), ".");
-    } else {
-      folder[slash - path] = '\0';
-    }
-  }
+  const int is_folder = S_ISDIR(status.st_mode);
+  const char* slash = strrchr(path, '/');
   const char* first = slash == NULL ? path : slash + 1; /* of a split: the first part's name */
+  const char* split = is_folder ? NULL : strstr(first, "-00001-of-");
+  if (!is_folder && split == NULL) return (uint64_t)status.st_size;
+  if (is_folder) {
+    snprintf(folder, sizeof(folder), "%s", path);
+  } else {
+    snprintf(folder, sizeof(folder), "%.*s./", (int)(first - path), path);
+  }
   uint64_t total = 0;
   DIR* entries = opendir(folder);
   if (entries == NULL) return 0;
   for (struct dirent* entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
     int counts = 0;
-    if (split != NULL && !S_ISDIR(status.st_mode)) {
+    if (split != NULL) {
       counts = strncmp(entry->d_name, first, (size_t)(split - first) + 1) == 0 &&
                ends_with(entry->d_name, split + strlen("-00001"));
     } else {

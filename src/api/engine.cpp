@@ -57,7 +57,7 @@ qinfer_status qinfer_engine_options_get(const qinfer_engine* engine, qinfer_engi
                                         qinfer_error* err) {
   ClearOut(out);
   return GuardHandle(err, engine, "engine", [&]() -> Outcome {
-    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
+    QINFER_RETURN_IF_ERROR(CheckOut(out, "out"));
     const qinfer::engine::EngineOptions& options = engine->state->engine->options();
     qinfer_engine_options written = {};
     written.max_sessions = options.max_sessions;

@@ -135,20 +135,17 @@ qinfer_status Fail(qinfer_error* err, qinfer_status code, int32_t detail, int32_
   err->detail = detail;
   err->os_error = os_error;
   constexpr size_t kRoom = sizeof err->message - 1;
-  size_t used = CutAtCharacter(message, size, kRoom);
+  // Names come first and the reason last: what is left out is in the middle.
+  size_t used = CutAtCharacter(message, size, size > kRoom ? kRoom / 2 : kRoom);
+  std::memcpy(err->message, message, used);
   if (size > kRoom) {
-    // Names come first and the reason last: what is left out is in the middle.
     constexpr char kGap[] = " ... ";
-    used = CutAtCharacter(message, size, kRoom / 2);
-    std::memcpy(err->message, message, used);
     std::memcpy(err->message + used, kGap, sizeof kGap - 1);
     used += sizeof kGap - 1;
     size_t rest = size - (kRoom - used);
     while (rest < size && (static_cast<unsigned char>(message[rest]) & 0xc0u) == 0x80u) ++rest;
     std::memcpy(err->message + used, message + rest, size - rest);
     used += size - rest;
-  } else {
-    std::memcpy(err->message, message, used);
   }
   std::memset(err->message + used, 0, sizeof err->message - used);
   return code;

@@ -358,7 +358,7 @@ qinfer_status qinfer_model_info_get(const qinfer_model* model, qinfer_model_info
                                     qinfer_error* err) {
   ClearOut(out);
   return GuardHandle(err, model, "model", [&]() -> Outcome {
-    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
+    QINFER_RETURN_IF_ERROR(CheckOut(out, "out"));
     qinfer_model_info info = {};
     FillModelInfo(*model->state, &info);
     WriteOut(info, out);
@@ -370,7 +370,7 @@ qinfer_status qinfer_model_tensor(const qinfer_model* model, uint32_t index,
                                   qinfer_tensor_info* out, qinfer_error* err) {
   ClearOut(out);
   return GuardHandle(err, model, "model", [&]() -> Outcome {
-    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
+    QINFER_RETURN_IF_ERROR(CheckOut(out, "out"));
     ModelState& state = *model->state;
     const size_t count = state.checkpoint == nullptr ? 0 : state.checkpoint->tensors().size();
     if (index >= count) {

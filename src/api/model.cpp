@@ -263,7 +263,7 @@ qinfer_status qinfer_model_plan(qinfer_runtime* runtime, const qinfer_source* so
     // An account of its own: asking what would not fit must work.
     qinfer::Memory memory(state->hooks);
     QINFER_ASSIGN_OR_RETURN(const SourceParts parts, ReadSource(source, &memory));
-    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
+    QINFER_RETURN_IF_ERROR(CheckOut(out, "out"));
     QINFER_ASSIGN_OR_RETURN(const LoadChoice choice, ReadLoadOptions(load));
     QINFER_ASSIGN_OR_RETURN(const EngineChoice engine_choice, ReadEngineOptions(engine));
     qinfer::format::OpenOptions options;

@@ -137,7 +137,7 @@ qinfer_status qinfer_quantize_plan_get(const qinfer_model* model,
                                        qinfer_quantize_plan* out, qinfer_error* err) {
   ClearOut(out);
   return GuardHandle(err, model, "model", [&]() -> Outcome {
-    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
+    QINFER_RETURN_IF_ERROR(CheckOut(out, "out"));
     QINFER_RETURN_IF_ERROR(NeedCheckpoint(*model->state));
     TaskParts claims;
     qinfer::quant::QuantizeOptions made;

@@ -164,7 +164,7 @@ qinfer_status qinfer_runtime_info_get(const qinfer_runtime* runtime, qinfer_runt
   qinfer::api::ClearOut(out);
   return GuardHandle(err, runtime, "runtime", [&]() -> Outcome {
     using namespace qinfer::api;
-    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
+    QINFER_RETURN_IF_ERROR(CheckOut(out, "out"));
     const RuntimeState& state = *runtime->runtime;
     qinfer_runtime_info info = {};
     info.threads = state.executor->concurrency();
@@ -180,7 +180,7 @@ qinfer_status qinfer_runtime_memory(const qinfer_runtime* runtime, qinfer_memory
   qinfer::api::ClearOut(out);
   return GuardHandle(err, runtime, "runtime", [&]() -> Outcome {
     using namespace qinfer::api;
-    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
+    QINFER_RETURN_IF_ERROR(CheckOut(out, "out"));
     const qinfer::Memory& memory = runtime->runtime->memory;
     qinfer_memory_usage usage = {};
     usage.used_bytes = memory.used_bytes();

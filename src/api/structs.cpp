@@ -48,11 +48,9 @@ void ClearOutBytes(void* out, uint32_t first_size) noexcept {
   std::memset(static_cast<unsigned char*>(out) + sizeof size, 0, size - sizeof size);
 }
 
-Status PrepareOutBytes(void* out, uint32_t first_size, const char* name) {
+Status CheckOutBytes(const void* out, uint32_t first_size, const char* name) {
   QINFER_RETURN_IF_ERROR(NotNull(out, name));
-  QINFER_RETURN_IF_ERROR(CheckSize(SizeOf(out), first_size, name));
-  ClearOutBytes(out, first_size);
-  return OkStatus();
+  return CheckSize(SizeOf(out), first_size, name);
 }
 
 StatusOr<std::string_view> Text(const char* data, size_t size, const char* name) {

@@ -45,11 +45,11 @@ template <typename S>
 void ClearOut(S* out) noexcept {
   ClearOutBytes(out, kFirstSize<S>);
 }
-// Checks an output struct and zeroes it, keeping struct_size.
-Status PrepareOutBytes(void* out, uint32_t first_size, const char* name);
+// Checks an output struct, which ClearOut has zeroed.
+Status CheckOutBytes(const void* out, uint32_t first_size, const char* name);
 template <typename S>
-Status PrepareOut(S* out, const char* name) {
-  return PrepareOutBytes(out, kFirstSize<S>, name);
+Status CheckOut(const S* out, const char* name) {
+  return CheckOutBytes(out, kFirstSize<S>, name);
 }
 // Copies `value` into a prepared output struct.
 template <typename S>

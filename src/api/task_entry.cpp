@@ -59,7 +59,7 @@ qinfer_status qinfer_task_progress(const qinfer_task* task, qinfer_progress* out
                                    qinfer_error* err) {
   ClearOut(out);
   return GuardHandle(err, task, "task", [&]() -> Outcome {
-    QINFER_RETURN_IF_ERROR(PrepareOut(out, "out"));
+    QINFER_RETURN_IF_ERROR(CheckOut(out, "out"));
     qinfer_progress progress = {};
     task->state->FillProgress(&progress);
     WriteOut(progress, out);
@@ -104,7 +104,7 @@ qinfer_status qinfer_generate_next(qinfer_task* task, uint64_t budget_ns, qinfer
                                    qinfer_error* err) {
   ClearOut(event);
   return GuardHandle(err, task, "task", [&]() -> Outcome {
-    QINFER_RETURN_IF_ERROR(PrepareOut(event, "event"));
+    QINFER_RETURN_IF_ERROR(CheckOut(event, "event"));
     if (!task->state->is_generation()) {
       return Misuse(QINFER_DETAIL_NO_RESULT, "this task is not a generation");
     }

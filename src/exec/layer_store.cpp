@@ -10,17 +10,17 @@
 namespace qinfer::exec {
 namespace {
 
-Status Place(Memory* memory, TensorSet* set, Buffer* block) {
-  QINFER_ASSIGN_OR_RETURN(*block, Buffer::Create(memory, set->allocated_bytes(), "weights"));
+// Takes the memory of a set, and what loads it.
+StatusOr<PieceLoader> Prepare(const Context& context, TensorSet* set, Buffer* block) {
+  QINFER_ASSIGN_OR_RETURN(*block,
+                          Buffer::Create(context.memory, set->allocated_bytes(), "weights"));
   set->Place(block->as<uint8_t>());
-  return OkStatus();
+  return PieceLoader::Create(context, set->scratch_bytes(), set->pieces());
 }
 
 Status LoadAll(const format::Checkpoint& checkpoint, const Context& context, TensorSet* set,
                Buffer* block) {
-  QINFER_RETURN_IF_ERROR(Place(context.memory, set, block));
-  QINFER_ASSIGN_OR_RETURN(PieceLoader loader,
-                          PieceLoader::Create(context, set->scratch_bytes(), set->pieces()));
+  QINFER_ASSIGN_OR_RETURN(PieceLoader loader, Prepare(context, set, block));
   uint32_t next = 0;
   return loader.Run(checkpoint, set, Deadline{}, &next).status();
 }
@@ -30,9 +30,7 @@ class LayerStoreImpl final : public LayerStore {
   LayerStoreImpl(const format::Checkpoint& checkpoint, const model::LayerSpec& layer, TensorSet set)
       : checkpoint_(checkpoint), layer_(layer), set_(std::move(set)) {}
   Status Begin(const Context& context) {
-    QINFER_RETURN_IF_ERROR(Place(context.memory, &set_, &block_));
-    QINFER_ASSIGN_OR_RETURN(PieceLoader loader,
-                            PieceLoader::Create(context, set_.scratch_bytes(), set_.pieces()));
+    QINFER_ASSIGN_OR_RETURN(PieceLoader loader, Prepare(context, &set_, &block_));
     loader_ = std::move(loader);
     return OkStatus();
   }

@@ -107,6 +107,7 @@ template <WeightKind K, class L, Mode M, int kUnit>
 QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_t tokens,
                    float* out, size_t out_stride, uint8_t* widened, float* scales, float* supers) {
   const Matrix& m = *call.m;
+  const size_t scale_bytes = layout::CodePlane(m);  // before the codes
   uint32_t token_block = kTokenBlockBytes / call.padded / 4 * 4;
   if (token_block < 32) token_block = 32;
   for (uint32_t first = 0; first < tokens; first += token_block) {
@@ -114,7 +115,7 @@ QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, u
     for (uint32_t p = panel_begin; p < panel_end; ++p) {
       const uint8_t* data = m.data + p * m.panel_bytes;
       // The planes of scales, as tiles do it for the codes: without a gap.
-      for (size_t line = 0; line < layout::CodePlane(m); line += 64) PrefetchLine(data + line);
+      for (size_t line = 0; line < scale_bytes; line += 64) PrefetchLine(data + line);
       const Panel panel = PreparePanel(call, data, scales, supers);
       const uint32_t row = p * kPanelRows;
       uint32_t t = first;

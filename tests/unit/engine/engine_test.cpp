@@ -8,6 +8,7 @@
 #include <limits>
 #include <thread>
 
+#include "tests/unit/engine/session_testing.h"
 #include "tests/unit/engine/test_model.h"
 
 namespace qinfer::engine {
@@ -15,7 +16,6 @@ namespace {
 
 using qinfer::testing::LoadTestModel;
 using qinfer::testing::TestModel;
-using Tokens = std::vector<int32_t>;
 
 TestModel* Tiny(uint32_t threads = 2) {
   // One model per thread count for all tests; released with the program.
@@ -48,22 +48,6 @@ Tokens Prompt(uint32_t length, uint32_t seed = 1) {
     token = static_cast<int32_t>(300 + (state >> 8) % 1700);
   }
   return tokens;
-}
-
-std::shared_ptr<Session> MakeSession(const std::shared_ptr<Engine>& engine, const Tokens& prompt) {
-  auto session = engine->NewSession();
-  EXPECT_TRUE(session.ok()) << session.status().ToString();
-  const Status status = (*session)->Append(prompt);
-  EXPECT_TRUE(status.ok()) << status.ToString();
-  return *session;
-}
-
-GenerateOptions Greedy(uint32_t tokens) {
-  GenerateOptions options;
-  options.sampling.greedy = true;
-  options.max_tokens = tokens;
-  options.ignore_eos = true;
-  return options;
 }
 
 GenerateOptions Sampled(uint32_t tokens, uint64_t seed) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/engine.h"
+#include "tests/unit/engine/session_testing.h"
 #include "tests/unit/engine/test_model.h"
 
 namespace qinfer::engine {
@@ -15,7 +16,6 @@ namespace {
 
 using qinfer::testing::LoadTestModel;
 using qinfer::testing::TestModel;
-using Tokens = std::vector<int32_t>;
 
 TestModel* Model(const std::string& path, uint32_t threads = 2) {
   static std::map<std::pair<std::string, uint32_t>, std::unique_ptr<TestModel>> models;
@@ -45,13 +45,6 @@ Tokens Repeating(uint32_t length, uint32_t period, uint32_t vocab, uint32_t seed
   }
   for (uint32_t i = 0; i < length; ++i) tokens[i] = passage[i % period];
   return tokens;
-}
-
-std::shared_ptr<Session> MakeSession(const std::shared_ptr<Engine>& engine, const Tokens& prompt) {
-  auto session = engine->NewSession();
-  EXPECT_TRUE(session.ok()) << session.status().ToString();
-  EXPECT_TRUE((*session)->Append(prompt).ok());
-  return *session;
 }
 
 struct Outcome {
@@ -100,14 +93,6 @@ Outcome Generate(const std::shared_ptr<Session>& session, GenerateOptions option
   auto generation = session->Generate(options);
   EXPECT_TRUE(generation.ok()) << generation.status().ToString();
   return Finish(generation->get(), budget_ns);
-}
-
-GenerateOptions Greedy(uint32_t tokens) {
-  GenerateOptions options;
-  options.sampling.greedy = true;
-  options.max_tokens = tokens;
-  options.ignore_eos = true;
-  return options;
 }
 
 // Prefers the tokens of the prompt, so that there is something to accept, and yet draws.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -25,6 +26,14 @@ inline std::string ReadText(const std::string& path) {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+// Whether this processor has an instruction set; says so where it has not.
+inline bool Runs(kernels::Isa isa) {
+  if (kernels::SelectTable(isa) != nullptr) return true;
+  std::printf("this processor has no instruction set number %u: not compared\n",
+              static_cast<unsigned>(isa));
+  return false;
 }
 
 struct Machine {

@@ -79,13 +79,11 @@ void ExpectPlanned(const Source& source, uint32_t threads, Samples samples) {
   ASSERT_TRUE(done.ok()) << done;
   const double peak = static_cast<double>(host.memory.peak_bytes());
   const double total = static_cast<double>(plan->total_bytes);
-  EXPECT_LE(peak, total) << "documents " << plan->document_bytes << ", calibrate "
-                         << plan->calibrate_bytes << ", layer " << plan->layer_bytes << ", head "
-                         << plan->head_bytes;
-  EXPECT_LE(total, 1.1 * peak) << "documents " << plan->document_bytes << ", calibrate "
-                               << plan->calibrate_bytes << ", layer " << plan->layer_bytes
-                               << ", head " << plan->head_bytes << ", in use "
-                               << plan->in_use_bytes;
+  const std::string parts =
+      StrCat("documents ", plan->document_bytes, ", calibrate ", plan->calibrate_bytes, ", layer ",
+             plan->layer_bytes, ", head ", plan->head_bytes, ", in use ", plan->in_use_bytes);
+  EXPECT_LE(peak, total) << parts;
+  EXPECT_LE(total, 1.1 * peak) << parts;
 }
 
 // Where what is in use already would hide an error, the work alone.
@@ -107,7 +105,7 @@ void ExpectLimitKept(const Source& source, Samples samples) {
 
   options = OptionsFor(&host, checkpoint, samples, folder.File("x.qinfer"));
   options.memory_limit_bytes = plan->minimum_bytes;
-  options.calibration == nullptr ? void() : options.calibration->data().ReleaseTokenizer();
+  if (options.calibration != nullptr) options.calibration->data().ReleaseTokenizer();
   const uint64_t base = host.memory.used_bytes() + host.memory.mapped_bytes();
   host.memory.ResetPeak();
   const Status done = Quantize(&host, checkpoint, std::move(options));
