@@ -74,7 +74,7 @@ run_tsan() {
 
 run_aarch64() {
   begin "aarch64: packages, cross build"
-  sh src/cmake/fetch_sysroot.sh build/sysroot-arm64 arm64 libpcre2-dev libutf8proc-dev nlohmann-json3-dev libeigen3-dev libxxhash-dev \
+  sh src/cmake/fetch_sysroot.sh build/sysroot-arm64 arm64 libpcre2-dev libutf8proc-dev nlohmann-json3-dev libxxhash-dev \
     libcli11-dev googletest
   cmake --preset aarch64 > /dev/null
   if [ "$ci" = true ]; then

@@ -108,8 +108,9 @@ QINFER_API void QINFER_CALL qinfer_calibration_release(qinfer_calibration* calib
  * @param model  opened with QINFER_PARTS_ALL or _HEADER; not NULL
  * @param target not NULL
  * @param out    the task, owned by the caller; not NULL
- * @return OK; E_MISUSE (target, QINFER_DETAIL_NOT_LOADED); E_IO (the target cannot be made). The
- *         task's steps: E_IO; E_FORMAT; E_UNSUPPORTED; E_BUDGET. Any thread. @since 0.1 */
+ * @return OK; E_MISUSE (target, also a path that is a file of the model; QINFER_DETAIL_NOT_LOADED);
+ *         E_IO (the target cannot be made). The task's steps: E_IO; E_FORMAT; E_UNSUPPORTED;
+ * E_BUDGET. Any thread. @since 0.1 */
 QINFER_API qinfer_status QINFER_CALL qinfer_convert_begin(const qinfer_model* model,
                                                           const qinfer_target* target,
                                                           qinfer_task** out, qinfer_error* err);
@@ -207,10 +208,10 @@ qinfer_quantize_plan_get(const qinfer_model* model, const qinfer_quantize_option
  * @param options NULL = defaults
  * @param target  not NULL; QINFER_QUANTIZE_RESUME needs a path
  * @param out     the task, owned by the caller; not NULL
- * @return OK; E_MISUSE (options, target, a format that is not known, a calibration with nothing in
- *         it, QINFER_DETAIL_NOT_LOADED); E_BUDGET (a limit that is too low, with the least that
- *         works); E_IO; E_UNSUPPORTED; E_BUSY (the calibration is in use). The task's steps: E_IO;
- *         E_FORMAT; E_BUDGET. Any thread. @since 0.1 */
+ * @return OK; E_MISUSE (options, target (also a path that is a file of the model), a format that is
+ * not known, a calibration with nothing in it, QINFER_DETAIL_NOT_LOADED); E_BUDGET (a limit that is
+ * too low, with the least that works); E_IO; E_UNSUPPORTED; E_BUSY (the calibration is in use). The
+ * task's steps: E_IO; E_FORMAT; E_BUDGET. Any thread. @since 0.1 */
 QINFER_API qinfer_status QINFER_CALL qinfer_quantize_begin(const qinfer_model* model,
                                                            const qinfer_quantize_options* options,
                                                            const qinfer_target* target,

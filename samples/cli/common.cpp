@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 namespace cli {
 namespace {
@@ -265,10 +267,62 @@ std::string ReadFile(const std::string& path) {
   return text;
 }
 
+namespace {
+
+bool SamePlace(const std::string& a, const std::string& b) {
+  struct stat one = {}, other = {};
+  if (stat(a.c_str(), &one) != 0 || stat(b.c_str(), &other) != 0) return a == b;
+  const bool kept = S_ISREG(one.st_mode);  // a device may be written again and again
+  return kept && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+bool IsModelFile(const std::string& name) {
+  for (const std::string_view end : {".safetensors", ".gguf", ".qinfer", ".jinja", "config.json",
+                                     "tokenizer.json", ".index.json"}) {
+    if (name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Holds(const std::string& input, const std::string& path) {
+  if (SamePlace(input, path)) return true;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(input, error)) {
+    if (IsModelFile(entry.path().filename()) && SamePlace(entry.path(), path)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void RefuseOverlap(std::initializer_list<NamedPath> outputs,
+                   std::initializer_list<NamedPath> inputs) {
+  for (auto out = outputs.begin(); out != outputs.end(); ++out) {
+    if (out->path.empty()) continue;
+    for (auto other = outputs.begin(); other != out; ++other) {
+      if (!other->path.empty() && SamePlace(other->path, out->path)) {
+        throw Error(std::string(other->option) + " and " + out->option + " both write " +
+                    out->path);
+      }
+    }
+    for (const NamedPath& in : inputs) {
+      if (!in.path.empty() && Holds(in.path, out->path)) {
+        throw Error(std::string(out->option) + " would replace " + out->path + ", which is read (" +
+                    in.option + "): choose another output");
+      }
+    }
+  }
+}
+
 OutFile::OutFile(const std::string& path) : path_(path), written_(path) {
   struct stat status = {};
-  if (stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) written_ += ".partial";
-  file_ = std::fopen(written_.c_str(), "wb");
+  if (stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) {
+    written_ += ".tmp-" + std::to_string(getpid());
+  }
+  // "x": what lies there under that name is somebody else's.
+  file_ = std::fopen(written_.c_str(), written_ == path_ ? "wb" : "wbx");
   if (file_ == nullptr) throw Error("cannot write " + path_ + ": " + std::strerror(errno));
 }
 

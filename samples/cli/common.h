@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -88,6 +89,16 @@ std::vector<int32_t> Encode(const qinfer_model* model, std::string_view text, ui
 std::string RenderPrompt(qinfer_runtime* runtime, const qinfer_model* model,
                          const qinfer_render_options& options);
 std::string ReadFile(const std::string& path);  // "-" = standard input
+
+// What a command reads or writes, by the word of the command line that names it.
+struct NamedPath {
+  const char* option;
+  const std::string& path;  // empty = not given
+};
+// Throws Error where an output would replace an input, or another output. An input may be a model's
+// folder: then the model's files in it.
+void RefuseOverlap(std::initializer_list<NamedPath> outputs,
+                   std::initializer_list<NamedPath> inputs);
 
 // A file that is written beside its name and takes it when it is complete; what is not a regular
 // file is written as it is. Opened at once, so that a wrong path is known before the work is done.

@@ -50,6 +50,9 @@ qinfer_status KeepRow(void* user, const float* row, uint32_t vocabulary) {
 }
 
 void RunPerplexity(const PerplexityOptions& options) {
+  RefuseOverlap(
+      {{"--logits-out", options.logits_out}},
+      {{"MODEL", options.model}, {"--reference", options.reference}, {"--file", options.file}});
   std::unique_ptr<NpyWriter> writer;
   if (!options.logits_out.empty()) writer = std::make_unique<NpyWriter>(options.logits_out);
   const Runtime runtime = MakeRuntime(options);

@@ -74,6 +74,11 @@ Calibration MakeCalibration(qinfer_model* model, const Options& options,
 }
 
 void RunQuantize(const Options& options) {
+  RefuseOverlap({{"--out", options.out},
+                 {"--report", options.report},
+                 {"--html", options.html},
+                 {"--save-calibration", options.save_calibration}},
+                {{"MODEL", options.model}, {"--calibration", options.calibration}});
   const Out report_out = Open(options.report), html_out = Open(options.html);
   const uint64_t limit = options.memory_limit.empty() ? 0 : ParseBytes(options.memory_limit);
   const Runtime runtime = MakeRuntime(options);

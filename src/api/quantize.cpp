@@ -116,6 +116,7 @@ qinfer_status qinfer_convert_begin(const qinfer_model* model, const qinfer_targe
     QINFER_ASSIGN_OR_RETURN(TargetParts parts, ReadTarget(target));
     QINFER_RETURN_IF_ERROR(NotNull(out, "out"));
     QINFER_RETURN_IF_ERROR(NeedCheckpoint(*model->state));
+    QINFER_RETURN_IF_ERROR(CheckNotInput(*model->state->checkpoint, parts.path));
     QINFER_ASSIGN_OR_RETURN(std::unique_ptr<qinfer::io::Sink> sink, OpenSink(std::move(parts)));
     TaskParts task;
     task.kind = QINFER_TASK_CONVERT;
@@ -176,6 +177,7 @@ qinfer_status qinfer_quantize_begin(const qinfer_model* model,
     if (made.resume && parts.sink != nullptr) {
       return BadOption("QINFER_QUANTIZE_RESUME needs a target with a path");
     }
+    QINFER_RETURN_IF_ERROR(CheckNotInput(*model->state->checkpoint, parts.path));
     made.output_path = std::move(parts.path);
     made.sink = std::move(parts.sink);
     QINFER_ASSIGN_OR_RETURN(

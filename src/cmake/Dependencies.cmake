@@ -16,7 +16,7 @@ target_link_libraries(qinfer_utf8proc INTERFACE ${QINFER_UTF8PROC_LIBRARY})
 # Header-only.
 find_path(QINFER_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 find_path(QINFER_XXHASH_INCLUDE xxhash.h REQUIRED)
-find_path(QINFER_EIGEN_INCLUDE Eigen/Core PATH_SUFFIXES eigen3 REQUIRED)
+
 add_library(qinfer_headers INTERFACE)
 target_include_directories(qinfer_headers SYSTEM INTERFACE
-  ${QINFER_JSON_INCLUDE} ${QINFER_XXHASH_INCLUDE} ${QINFER_EIGEN_INCLUDE})
+  ${QINFER_JSON_INCLUDE} ${QINFER_XXHASH_INCLUDE})

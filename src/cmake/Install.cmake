@@ -1,4 +1,5 @@
-# What `cmake --install` puts down: headers, both forms of the library, the command, a CMake package and a pkg-config file.
+# What `cmake --install` puts down: headers, both forms of the library, the command, a CMake package, a pkg-config
+# file, and the licences.
 include(CMakePackageConfigHelpers)
 if(NOT TARGET qinfer)
   return()
@@ -10,9 +11,14 @@ install(TARGETS qinfer EXPORT qinferTargets
 install(FILES ${PROJECT_BINARY_DIR}/libqinfer.a DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT qinferTargets NAMESPACE qinfer:: DESTINATION ${qinfer_package_dir})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/qinfer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/docs/third-party.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The notices that go with what is linked in (docs/third-party.md), as the packages that were built with bring them.
+install(FILES ${abseil_dir}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}/third-party RENAME abseil)
+foreach(package libpcre2-dev libutf8proc-dev nlohmann-json3-dev libxxhash-dev libcli11-dev)
+  install(FILES /usr/share/doc/${package}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR}/third-party RENAME ${package} OPTIONAL)
+endforeach()
 configure_package_config_file(${PROJECT_SOURCE_DIR}/src/cmake/qinferConfig.cmake.in ${PROJECT_BINARY_DIR}/qinferConfig.cmake
-  INSTALL_DESTINATION ${qinfer_package_dir})
+  INSTALL_DESTINATION ${qinfer_package_dir} PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/qinferConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/qinferConfig.cmake ${PROJECT_BINARY_DIR}/qinferConfigVersion.cmake
   DESTINATION ${qinfer_package_dir})

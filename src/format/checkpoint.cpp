@@ -393,4 +393,20 @@ StatusOr<std::shared_ptr<Checkpoint>> OpenCheckpoint(std::shared_ptr<io::Source>
   return opened;
 }
 
+Status CheckNotInput(const Checkpoint& checkpoint, const std::string& path) {
+  bool on_disk = checkpoint.container() == Container::kConfigOnly, same = false;
+  for (const auto& source : checkpoint.sources()) {
+    on_disk |= source->IsFile(source->name());
+    same |= source->IsFile(path);
+  }
+  if (on_disk && !same) {
+    const std::string& name = checkpoint.name();
+    QINFER_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(name));
+    same = IsSideFile(kind == io::PathKind::kFolder ? name : io::FolderOf(name), path);
+  }
+  if (!same) return OkStatus();
+  return MisuseError(StrCat(path, " belongs to the model that is read (", checkpoint.name(),
+                            "): choose another output"));
+}
+
 }  // namespace qinfer::format

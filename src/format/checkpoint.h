@@ -123,4 +123,7 @@ StatusOr<std::shared_ptr<Checkpoint>> OpenCheckpoint(std::shared_ptr<io::Source>
                                                      SideFiles side_files,
                                                      const OpenOptions& options);
 
+// MisuseError where writing a file at `path` would replace one that the checkpoint is read from.
+Status CheckNotInput(const Checkpoint& checkpoint, const std::string& path);
+
 }  // namespace qinfer::format

@@ -193,6 +193,15 @@ StatusOr<FolderContents> ExamineFolder(const std::string& folder) {
   return contents;
 }
 
+bool IsSideFile(const std::string& folder, const std::string& path) {
+  for (const char* name :
+       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+        "chat_template.jinja", "chat_template.json", "quantize_config.json"}) {
+    if (io::SameFile(io::JoinPath(folder, name), path)) return true;
+  }
+  return false;
+}
+
 StatusOr<SideFiles> ReadSideFiles(const std::string& folder, Memory* memory) {
   SideFiles files;
   const struct {

@@ -29,6 +29,8 @@ struct FolderContents {
 };
 StatusOr<FolderContents> ExamineFolder(const std::string& folder);
 
+// Whether `path` leads to a file of the folder that ReadSideFiles would read.
+bool IsSideFile(const std::string& folder, const std::string& path);
 // Reads those that exist. Too large is a FormatError, unreadable an IoError.
 StatusOr<SideFiles> ReadSideFiles(const std::string& folder, Memory* memory);
 

@@ -23,6 +23,9 @@ StatusOr<std::vector<std::string>> ListFolder(const std::string& path, size_t ma
 StatusOr<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes);
 StatusOr<Buffer> ReadSmallFile(const std::string& path, uint64_t max_bytes, Memory* memory);
 
+// Whether two paths lead to one file that exists.
+bool SameFile(const std::string& a, const std::string& b);
+
 // "folder" + "name" with one slash between.
 std::string JoinPath(const std::string& folder, const std::string& name);
 // Everything before the last slash ("." if there is none, "/" for the root).

@@ -182,6 +182,12 @@ StatusOr<PathKind> KindOf(const std::string& path) {
   return S_ISDIR(info.st_mode) ? PathKind::kFolder : PathKind::kOther;
 }
 
+bool SameFile(const std::string& a, const std::string& b) {
+  struct stat one, other;
+  return stat(a.c_str(), &one) == 0 && stat(b.c_str(), &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
+}
+
 StatusOr<std::vector<std::string>> ListFolder(const std::string& path, size_t max_entries) {
   QINFER_RETURN_IF_ERROR(CheckPath(path));
   DIR* folder = opendir(path.c_str());

@@ -2,6 +2,7 @@
 #include "io/source.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
@@ -53,6 +54,11 @@ class FileSource final : public Source {
     return ReadFully(file_.get(), name_, offset, out.data(), out.size());
   }
   const uint8_t* Map() const override { return static_cast<const uint8_t*>(map_); }
+  bool IsFile(const std::string& path) const override {
+    struct stat ours, theirs;
+    return fstat(file_.get(), &ours) == 0 && stat(path.c_str(), &theirs) == 0 &&
+           ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+  }
 
  private:
   std::string name_;

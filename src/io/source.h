@@ -25,6 +25,11 @@ class Source {
   // The whole content in place, valid while the Source lives, or null where it cannot be mapped.
   // 64-byte aligned.
   virtual const uint8_t* Map() const { return nullptr; }
+  // Whether `path` leads to the very file that this reads, by whatever name.
+  virtual bool IsFile(const std::string& path) const {
+    (void)path;
+    return false;
+  }
 };
 
 // How a file's bytes are reached when the model is used: in place by a map, or copied into

@@ -24,6 +24,8 @@ constexpr uint64_t kMaxJournalBytes = 1ull << 30;
 constexpr uint64_t kMaxFileBytes = 8ull << 30;
 constexpr const char* kData = "model.qinfer";
 constexpr const char* kJournal = "journal";
+constexpr const char* kStatePrefix = "state-";  // of the small files
+constexpr size_t kMaxNames = 1000;
 
 absl::Span<const uint8_t> Bytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
@@ -39,11 +41,9 @@ class PartialStoreImpl final : public PartialStore {
   }
 
   Status Begin(uint64_t fingerprint, bool resume) {
-    if (mkdir(folder_.c_str(), 0777) != 0 && errno != EEXIST) {
-      return io::SystemError("make the folder", folder_, errno);
-    }
+    QINFER_RETURN_IF_ERROR(OpenFolder());
     const std::string journal = io::JoinPath(folder_, kJournal);
-    journal_ = io::Descriptor(open(journal.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    journal_ = OpenInside(kJournal, O_RDWR | O_CREAT);
     if (!journal_.valid()) return io::SystemError("open", journal, errno);
     if (flock(journal_.get(), LOCK_EX | LOCK_NB) != 0) {
       return BusyError(StrCat("another process is writing ", output_));
@@ -54,12 +54,10 @@ class PartialStoreImpl final : public PartialStore {
     }
     opened_ = true;
     keep_ = found;  // an earlier run's work is not lost because this one cannot begin
-    const std::string data = io::JoinPath(folder_, kData);
-    data_ = io::Descriptor(
-        open(data.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (found ? 0 : O_TRUNC), 0666));
-    if (!data_.valid()) return io::SystemError("open", data, errno);
+    if (!found) RemoveState();
+    data_ = OpenInside(kData, O_RDWR | O_CREAT | (found ? 0 : O_TRUNC));
+    if (!data_.valid()) return io::SystemError("open", io::JoinPath(folder_, kData), errno);
     if (found) return OkStatus();
-    RemoveOthers();
     ByteWriter header;
     header.PutBytes(kMagic, sizeof(kMagic));
     header.Put(fingerprint);
@@ -91,21 +89,22 @@ class PartialStoreImpl final : public PartialStore {
   }
 
   Status SaveFile(const std::string& name, absl::Span<const uint8_t> bytes) override {
-    const std::string path = io::JoinPath(folder_, name), temporary = path + ".new";
+    const std::string kept = StrCat(kStatePrefix, name), fresh = kept + ".new";
+    const std::string path = io::JoinPath(folder_, kept);
     {
-      const io::Descriptor file(
-          open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-      if (!file.valid()) return io::SystemError("open", temporary, errno);
-      QINFER_RETURN_IF_ERROR(io::WriteFully(file.get(), temporary, 0, bytes));
-      if (fdatasync(file.get()) != 0) return io::SystemError("sync", temporary, errno);
+      const io::Descriptor file = OpenInside(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+      if (!file.valid()) return io::SystemError("open", path, errno);
+      QINFER_RETURN_IF_ERROR(io::WriteFully(file.get(), path, 0, bytes));
+      if (fdatasync(file.get()) != 0) return io::SystemError("sync", path, errno);
     }
-    if (rename(temporary.c_str(), path.c_str()) != 0)
-      return io::SystemError("rename", temporary, errno);
+    if (renameat(handle_.get(), fresh.c_str(), handle_.get(), kept.c_str()) != 0) {
+      return io::SystemError("rename", path, errno);
+    }
     return OkStatus();
   }
 
   StatusOr<std::string> LoadFile(const std::string& name) const override {
-    const std::string path = io::JoinPath(folder_, name);
+    const std::string path = io::JoinPath(folder_, StrCat(kStatePrefix, name));
     QINFER_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(path));
     if (kind == io::PathKind::kMissing) return std::string();
     return io::ReadSmallFile(path, kMaxFileBytes);
@@ -126,6 +125,42 @@ class PartialStoreImpl final : public PartialStore {
    private:
     PartialStoreImpl* store_;
   };
+
+  // Makes the folder, or takes one that an earlier run has left. A link is not followed and what is
+  // not ours is not touched: removing the folder later must cost nobody a file.
+  Status OpenFolder() {
+    if (mkdir(folder_.c_str(), 0777) != 0 && errno != EEXIST) {
+      return io::SystemError("make the folder", folder_, errno);
+    }
+    handle_ =
+        io::Descriptor(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!handle_.valid() && errno != ENOTDIR && errno != ELOOP) {
+      return io::SystemError("open", folder_, errno);
+    }
+    if (!handle_.valid()) {
+      return MisuseError(StrCat(folder_,
+                                " is in the way: the work is kept in a folder of that name, and "
+                                "this is a link or a file; remove it or choose another output"));
+    }
+    QINFER_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                            io::ListFolder(folder_, kMaxNames));
+    for (const std::string& name : names) {
+      if (!IsOurs(name)) {
+        return MisuseError(StrCat(folder_, " holds ", name,
+                                  ", which no quantization has put there; move it away or choose "
+                                  "another output"));
+      }
+    }
+    return OkStatus();
+  }
+
+  static bool IsOurs(const std::string& name) {
+    return name == kData || name == kJournal || name.rfind(kStatePrefix, 0) == 0;
+  }
+
+  io::Descriptor OpenInside(const char* name, int flags) const {
+    return io::Descriptor(openat(handle_.get(), name, flags | O_NOFOLLOW | O_CLOEXEC, 0666));
+  }
 
   // True where the journal belongs to this run; a cut or damaged record ends it.
   StatusOr<bool> ReadJournal(const std::string& path, uint64_t fingerprint) {
@@ -180,22 +215,24 @@ class PartialStoreImpl final : public PartialStore {
   }
 
   // Only files: nothing of ours makes folders inside.
-  void RemoveOthers() {
-    StatusOr<std::vector<std::string>> names = io::ListFolder(folder_, 1000);
+  void RemoveState() {
+    StatusOr<std::vector<std::string>> names = io::ListFolder(folder_, kMaxNames);
     if (!names.ok()) return;
     for (const std::string& name : *names) {
-      if (name != kData && name != kJournal) unlink(io::JoinPath(folder_, name).c_str());
+      if (IsOurs(name) && name != kData && name != kJournal) {
+        unlinkat(handle_.get(), name.c_str(), 0);
+      }
     }
   }
   void RemoveFolder() {
-    RemoveOthers();
-    unlink(io::JoinPath(folder_, kData).c_str());
-    unlink(io::JoinPath(folder_, kJournal).c_str());
+    RemoveState();
+    unlinkat(handle_.get(), kData, 0);
+    unlinkat(handle_.get(), kJournal, 0);
     rmdir(folder_.c_str());
   }
 
   const std::string output_, folder_;
-  io::Descriptor journal_, data_;
+  io::Descriptor handle_, journal_, data_;  // handle_: of the folder
   uint64_t journal_end_ = 0;
   std::vector<std::string> groups_;
   bool opened_ = false, committed_ = false, keep_ = false;

@@ -19,7 +19,8 @@ class PartialStore {
  public:
   // Opens or makes `output_path`.partial. With `resume` and a journal of the same fingerprint, its
   // finished groups are kept; a journal of another fingerprint is a MisuseError. Without `resume`
-  // what lies there is removed. BusyError if another process works there.
+  // an earlier run's state is removed. MisuseError where that name is a link, a file, or a folder
+  // with somebody else's files; BusyError if another process works there.
   static StatusOr<std::unique_ptr<PartialStore>> Open(const std::string& output_path,
                                                       uint64_t fingerprint, bool resume);
   // Removes the folder, unless kept or committed (then it is gone already).

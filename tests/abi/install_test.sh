@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the built tree into a private prefix and proves it from outside: a C program by find_package, the same by pkg-config, and the installed
+# Installs the built tree into a private prefix and proves it from outside: a C program by find_package, the same by pkg-config, both with the
+# shared and the static library, and the installed
 # command. usage: install_test.sh BUILD-DIR SOURCE-DIR
 set -euo pipefail
 build=$1
@@ -12,6 +13,9 @@ cmake -S "$source/tests/abi/outside" -B "$work/outside" -DCMAKE_PREFIX_PATH="$wo
 cmake --build "$work/outside" >/dev/null
 "$work/outside/outside" "$model" "In the beginning" > "$work/a.txt"
 [ -s "$work/a.txt" ] || { echo "the program built by find_package wrote nothing"; exit 1; }
+"$work/outside/outside_static" "$model" "In the beginning" > "$work/a.static.txt"
+cmp "$work/a.txt" "$work/a.static.txt"
+if ldd "$work/outside/outside_static" | grep qinfer; then echo "the static program needs a shared library"; exit 1; fi
 
 config=$(find "$work/prefix" -name qinfer.pc)
 export PKG_CONFIG_PATH=${config%/*}
@@ -19,10 +23,19 @@ export PKG_CONFIG_PATH=${config%/*}
 cc -std=c99 -Wall -Werror -o "$work/b" "$source/samples/readme.c" $(pkg-config --cflags --libs qinfer) -Wl,-rpath,"$(pkg-config --variable=libdir qinfer)"
 "$work/b" "$model" "In the beginning" > "$work/b.txt"
 cmp "$work/a.txt" "$work/b.txt"
+# The static variant by pkg-config: what has to follow libqinfer.a is in Libs.private.
+# shellcheck disable=SC2046
+cc -std=c99 -o "$work/c" "$source/samples/readme.c" $(pkg-config --cflags --static --libs qinfer | sed 's/-lqinfer/-l:libqinfer.a/')
+"$work/c" "$model" "In the beginning" > "$work/c.txt"
+cmp "$work/a.txt" "$work/c.txt"
+for notice in abseil libpcre2-dev libutf8proc-dev nlohmann-json3-dev libxxhash-dev; do
+  found=$(find "$work/prefix" -path "*third-party/$notice")
+  [ -s "$found" ] || { echo "the notice of $notice is not installed"; exit 1; }
+done
 "$work/prefix/bin/qinfer" --version
 "$work/prefix/bin/qinfer" info "$model" | grep -q "architecture   llama"
 
 # README.md prints the program exactly as it is compiled here.
 awk '/^```c$/ {inside = 1; next} /^```$/ {inside = 0} inside' "$source/README.md" > "$work/readme.c"
 cmp "$work/readme.c" "$source/samples/readme.c"
-echo "installed tree works by find_package and by pkg-config"
+echo "installed tree works by find_package and by pkg-config, shared and static"

@@ -24,6 +24,13 @@ while read -r name; do
   esac
 done < "$work/needed"
 
+# What it takes from the system: a function that is new here is looked at before it is listed.
+nm -D --undefined-only "$library" | awk '{ print $NF }' | sed 's/@.*//' | LC_ALL=C sort -u > "$work/imports"
+sed '/^#/d' "$here/imports.txt" | LC_ALL=C sort -u | LC_ALL=C comm -23 "$work/imports" - > "$work/new_imports"
+[ -s "$work/new_imports" ] && { cat "$work/new_imports"; complain "imports that are not in tests/abi/imports.txt"; }
+strings -a "$library" | grep -F "$source/" && complain "the builder's folders are in the library"
+[ -n "${HOME:-}" ] && strings -a "$library" | grep -F "$HOME/" && complain "the builder's home is in the library"
+
 readelf -d "$library" | grep -q 'SONAME.*\[libqinfer\.so\.[0-9]*\]' || complain "no SONAME"
 readelf -d "$library" | grep -q TEXTREL && complain "text relocations"
 readelf -lW "$library" | grep GNU_STACK | grep -q 'RWE' && complain "executable stack"

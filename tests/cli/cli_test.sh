@@ -94,6 +94,18 @@ gives 1 quantize "$model" -o nowhere/x.qinfer; has err "nowhere"
 gives 1 quantize "$model" -o x.qinfer --memory-limit 1KiB; has err "--memory-limit"
 (ulimit -f 64; "$qinfer" perplexity "$model" --file "$model/tiny-heldout.txt" --logits-out big.npy > /dev/null 2> err); [ $? = 1 ] || fail "a file that grows too large"
 has err "big.npy"
+mkdir own && cp "$model"/*.json "$model"/*.safetensors own && ln -s own/model.safetensors alias
+before=$(cat own/* copy.qinfer text | cksum)
+gives 1 convert own -o own/model.safetensors; has err "belongs to the model"
+gives 1 convert own -o alias; has err "belongs to the model"
+gives 1 convert copy.qinfer -o ./copy.qinfer; has err "belongs to the model"
+gives 1 quantize own -o own/config.json --no-calibration --no-evaluation; has err "own/config.json"
+gives 1 quantize own/model.safetensors -o own/tokenizer.json --no-calibration --no-evaluation; has err "own/tokenizer.json"
+gives 1 quantize own -o x.qinfer --report own/config.json; has err "--report would replace"
+gives 1 quantize own -o x.qinfer --calibration text --html text; has err "--html would replace"
+gives 1 quantize own -o x.qinfer --report x.qinfer; has err "both write"
+gives 1 perplexity own --file text --logits-out text; has err "--logits-out would replace"
+[ "$before" = "$(cat own/* copy.qinfer text | cksum)" ] || fail "an input was overwritten"
 for left in x.qinfer* nowhere* big.npy*; do [ ! -e "$left" ] || fail "$left was left behind"; done
 "$qinfer" inspect "$model" 2> err | head -n 1 > /dev/null
 [ ! -s err ] || fail "a closed pipe: $(cat err)"

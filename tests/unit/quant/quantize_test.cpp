@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include "format/qinfer_file.h"
 #include "quant/calibration_data.h"
@@ -40,6 +41,46 @@ double Number(const observe::Report& report, const char* path) {
   const observe::Report* node = report.Find(path);
   EXPECT_NE(node, nullptr) << path;
   return node == nullptr ? -1.0 : node->AsNumber();
+}
+
+// OUT.partial/ is a plain name in the user's folder: whatever else has it already stays as it is.
+TEST(Quantize, TouchesNothingOfOthersUnderThePartialName) {
+  Host host;
+  TemporaryFolder folder;
+  auto checkpoint = host.Open(TinyPath());
+  const auto refused = [&](const std::string& why) {
+    const auto work =
+        QuantizeWork::Create(checkpoint, Options("int4", folder.File("x"), nullptr), host.context);
+    EXPECT_TRUE(absl::IsInvalidArgument(work.status())) << why << ": " << work.status();
+    EXPECT_NE(work.status().message().find("x.partial"), absl::string_view::npos) << work.status();
+    EXPECT_NE(work.status().message().find(why), absl::string_view::npos) << work.status();
+  };
+  const std::string partial = folder.File("x.partial");
+  const auto write = [](const std::string& path) { std::ofstream(path) << "dear"; };
+  write(partial);
+  refused("is in the way");
+  EXPECT_EQ(std::filesystem::file_size(partial), 4u);
+  std::filesystem::remove(partial);
+
+  std::filesystem::create_directory(partial);
+  write(partial + "/notes.txt");
+  refused("notes.txt");
+  EXPECT_EQ(std::filesystem::file_size(partial + "/notes.txt"), 4u);
+  std::filesystem::remove(partial + "/notes.txt");
+
+  const std::string elsewhere = folder.File("elsewhere");
+  write(elsewhere);
+  std::filesystem::create_symlink(elsewhere, partial + "/model.qinfer");
+  auto work =
+      QuantizeWork::Create(checkpoint, Options("int4", folder.File("x"), nullptr), host.context);
+  EXPECT_FALSE(work.ok());
+  EXPECT_EQ(std::filesystem::file_size(elsewhere), 4u);
+  std::filesystem::remove_all(partial);
+
+  std::filesystem::create_directory(folder.File("far"));
+  std::filesystem::create_symlink(folder.File("far"), partial);
+  refused("is in the way");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.File("far")));
 }
 
 TEST(Quantize, Int8AndInt4MeetTheirBarsOnHeldOutSamples) {
@@ -216,7 +257,7 @@ TEST(Quantize, ResumingTakesTheCalibrationOver) {
       ASSERT_TRUE(work.ok()) << work.status();
       Deadline smallest;
       smallest.until_ns = 0;
-      const std::string kept = folder.File("x.qinfer.partial/calibration");
+      const std::string kept = folder.File("x.qinfer.partial/state-calibration");
       while (!std::filesystem::exists(kept)) {
         const auto done = (*work)->Step(smallest);
         ASSERT_TRUE(done.ok() && !*done);
