@@ -43,6 +43,8 @@ struct Size {
 };
 constexpr Size kSizes[] = {{576, 576}, {1536, 576}, {576, 1536}, {49152, 576}, {4096, 4096}};
 
+constexpr Size kHotSize = {576, 1536};  // fits into the second-level cache
+
 // Copies of one matrix, `bytes` in all at least.
 struct Weights {
   Matrix matrix;
@@ -88,6 +90,7 @@ struct Input {
         codes(size_t{tokens} * (cols / 64 + 1)),
         sums(size_t{tokens} * (cols / 16 + 2)) {
     std::mt19937 rng(2);
+    a.block = 32;  // as the engine has it for groups of 32
     for (float& v : x) v = static_cast<float>(rng() % 2001) / 1000.0f - 1.0f;
     a.codes = reinterpret_cast<int8_t*>(codes[0].bytes);
     a.scales = scales.data();
@@ -188,10 +191,11 @@ void Register(const Table* table) {
         add(isa + "/matmul/" + f.name + "/" + std::to_string(s.rows) + "x" +
                 std::to_string(s.cols) + "/" + std::to_string(tokens),
             [=](benchmark::State& state) { Matmul(state, table, f, s, tokens, false); });
-        if (tokens == 1 && s.cols == 1536)
-          add(isa + "/matmul_hot/" + f.name,
-              [=](benchmark::State& state) { Matmul(state, table, f, s, tokens, true); });
       }
+  for (const Format& f : kFormats)
+    for (const uint32_t tokens : {1u, 2u, 4u, 6u, 8u, 128u})
+      add(isa + "/matmul_hot/" + f.name + "/" + std::to_string(tokens),
+          [=](benchmark::State& state) { Matmul(state, table, f, kHotSize, tokens, true); });
   constexpr const char* kTypes[] = {"f32", "f16", "int8"};
   for (int type = 0; type < 3; ++type)
     for (const uint32_t context : {128u, 512u, 4096u})

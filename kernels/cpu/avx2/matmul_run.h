@@ -25,7 +25,10 @@ QINFER_FN Panel PreparePanel(const Call& call, const uint8_t* panel, float* scal
       out.scales = reinterpret_cast<const float*>(in);
       break;
     case ScaleKind::kF16:
-      for (uint32_t i = 0; i < eights; ++i) _mm256_store_ps(scales + i * 8, LoadHalf(in + i * 16));
+      for (uint32_t i = 0; i < eights; ++i) {
+        if (i % 4 == 0) PrefetchLine(in + i * 16);  // one by one: many at once wait for each other
+        _mm256_store_ps(scales + i * 8, LoadHalf(in + i * 16));
+      }
       break;
     case ScaleKind::kE8M0:
       for (uint32_t i = 0; i < eights; ++i) _mm256_store_ps(scales + i * 8, E8M0(in + i * 8));
@@ -107,7 +110,8 @@ template <WeightKind K, class L, Mode M, int kUnit>
 QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_t tokens,
                    float* out, size_t out_stride, uint8_t* widened, float* scales, float* supers) {
   const Matrix& m = *call.m;
-  const size_t scale_bytes = layout::CodePlane(m);  // before the codes
+  // Scales before the codes that PreparePanel does not ask for by itself.
+  const size_t scale_bytes = m.scale == ScaleKind::kF16 ? 0 : layout::CodePlane(m);
   uint32_t token_block = kTokenBlockBytes / call.padded / 4 * 4;
   if (token_block < 32) token_block = 32;
   for (uint32_t first = 0; first < tokens; first += token_block) {

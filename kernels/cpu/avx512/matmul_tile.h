@@ -1,51 +1,26 @@
-// The integer matrix product on AVX-512 VNNI, written once for all quantized kinds: a tile is up to
-// two panels of 16 rows (a vector each) by up to four tokens, 32-bit sums of u8 x s8 products,
-// scales per group in floats. matmul_int{4,6,8}.cpp instantiate it. Internal linkage only.
+// The integer matrix product on AVX-512 VNNI, written once for all quantized kinds: tiles for any
+// units and scales, and the way through panels and tokens. matmul_int{4,6,8}.cpp instantiate it.
+// Internal linkage only.
 #pragma once
 
-#include "kernels/cpu/avx512/lines.h"
-#include "kernels/cpu/panel16.h"
+#include "kernels/cpu/avx512/tile_blocks.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
 
-using panel16::Call;
-using panel16::kMin;
-using panel16::kSubMin;
-using panel16::kSubSym;
-using panel16::kSym;
-using panel16::Mode;
-using panel16::Panel;
-using panel16::Scratch;
+constexpr int kBlocks32 = -32;  // as a unit: units and blocks of 32, with float scales
 
 struct Simd {  // for panel16::PreparePanel
-  QINFER_FN void WidenHalf(const uint8_t* from, float* to) { _mm512_storeu_ps(to, LoadHalf(from)); }
+  // Asking ahead one by one: many at once would wait for each other.
+  QINFER_FN void WidenHalf(const uint8_t* from, float* to) {
+    PrefetchLine(from);
+    _mm512_storeu_ps(to, LoadHalf(from));
+  }
   QINFER_FN void WidenE8M0(const uint8_t* from, float* to) { _mm512_storeu_ps(to, E8M0(from)); }
   QINFER_FN void WidenBytes(bool is_unsigned, const uint8_t* from, float* to) {
     _mm512_storeu_si512(to, is_unsigned ? WidenU8(from) : WidenS8(from));
   }
 };
-
-// Adds the products of 32 inputs: low halves to acc, high halves to high.
-template <class L, int T, int P>
-QINFER_FN void Granule(const uint8_t* const* p, const int8_t* const* a, uint32_t k,
-                       __m512i (&acc)[T][P], __m512i (&high)[T][P]) {
-  QINFER_UNROLL(4)
-  for (uint32_t j = 0; j < 4; ++j) {
-    Lines w[P];
-    QINFER_UNROLL(2)
-    for (int i = 0; i < P; ++i) w[i] = L::Get(p[i], j);
-    QINFER_UNROLL(4)
-    for (int t = 0; t < T; ++t) {
-      const __m512i a0 = Broadcast4(a[t] + k + j * 4), a1 = Broadcast4(a[t] + k + 16 + j * 4);
-      QINFER_UNROLL(2)
-      for (int i = 0; i < P; ++i) {
-        acc[t][i] = _mm512_dpbusd_epi32(acc[t][i], w[i].low, a0);
-        high[t][i] = _mm512_dpbusd_epi32(high[t][i], w[i].high, a1);
-      }
-    }
-  }
-}
 
 template <int T, int P>
 struct Parts {
@@ -83,11 +58,11 @@ QINFER_FN void Finish(const Panel (&panel)[P], uint32_t group, const int32_t* co
 
 // P panels, T tokens, all inputs. kUnit: 16, 32, or 0 for any multiple of 32 (call.unit).
 template <class L, int T, int P, Mode M, int kUnit>
-QINFER_FN void Tile(const Call& call, const Panel (&panel)[P], uint32_t token, uint32_t row,
-                    float* out, size_t out_stride, bool prefetch) {
+QINFER_FN void TileUnits(const Call& call, const Panel (&panel)[P], uint32_t token, uint32_t row,
+                         float* out, size_t out_stride, bool prefetch) {
   constexpr bool kSymmetric = M == kSym || M == kSubSym;
   const Activations& x = *call.x;
-  const int8_t* a[T];
+  const int8_t* const a = x.codes + token * x.code_stride;
   const int32_t* correction[T];
   const uint8_t* p[P];
   __m512 total[T][P];
@@ -95,7 +70,6 @@ QINFER_FN void Tile(const Call& call, const Panel (&panel)[P], uint32_t token, u
   for (int i = 0; i < P; ++i) p[i] = panel[i].codes;
   QINFER_UNROLL(4)
   for (int t = 0; t < T; ++t) {
-    a[t] = x.codes + (token + t) * x.code_stride;
     correction[t] = call.correction + (token + t) * static_cast<size_t>(call.units);
     QINFER_UNROLL(2)
     for (int i = 0; i < P; ++i) total[t][i] = _mm512_setzero_ps();
@@ -126,10 +100,9 @@ QINFER_FN void Tile(const Call& call, const Panel (&panel)[P], uint32_t token, u
         if (prefetch) {
           QINFER_UNROLL(8)
           for (size_t line = 0; line < L::kGranule; line += 64) QINFER_UNROLL(2)
-          for (int i = 0; i < P; ++i)
-            _mm_prefetch(reinterpret_cast<const char*>(p[i] + 2048 + line), _MM_HINT_T0);
+          for (int i = 0; i < P; ++i) PrefetchLine(p[i] + line);
         }
-        Granule<L, T, P>(p, a, k, acc, high);
+        Granule<L, T, P>(p, a + k, x.code_stride, acc, high);
         QINFER_UNROLL(2)
         for (int i = 0; i < P; ++i) p[i] += L::kGranule;
         k += 32;
@@ -170,20 +143,16 @@ QINFER_FN void Tile(const Call& call, const Panel (&panel)[P], uint32_t token, u
       }
     }
   }
-  QINFER_UNROLL(4)
-  for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
-  for (int i = 0; i < P; ++i) {
-    const uint32_t at = row + static_cast<uint32_t>(i) * kPanelRows;
-    if constexpr (T > 1) {
-      if (x.planes == 2) {  // a token's rows are neighbours, and there is an even number of them
-        if (t % 2 == 0)
-          StoreTail(out + (token + t) / 2 * out_stride + at,
-                    _mm512_add_ps(total[t][i], total[t | 1][i]), call.m->rows - at);
-        continue;
-      }
-    }
-    StoreTail(out + (token + t) * out_stride + at, total[t][i], call.m->rows - at);
-  }
+  Store<T, P>(call, token, row, total, out, out_stride);
+}
+
+template <class L, int T, int P, Mode M, int kUnit>
+QINFER_FN void Tile(const Call& call, const Panel (&panel)[P], uint32_t token, uint32_t row,
+                    float* out, size_t out_stride, bool prefetch) {
+  if constexpr (kUnit == kBlocks32)
+    TileBlocks32<L, T, P, M == kMin>(call, panel, token, row, out, out_stride, prefetch);
+  else
+    TileUnits<L, T, P, M, kUnit>(call, panel, token, row, out, out_stride, prefetch);
 }
 
 // Undoes what Get leaves shifted, so that a widened panel is in kInt8's layout.
@@ -205,6 +174,9 @@ void Tokens(const Call& call, const Panel (&panel)[P], const Panel* wide, uint32
   if constexpr (L::kGranule != Bytes8::kGranule) {
     if (wide != nullptr) {
       const Panel(&widened)[P] = *reinterpret_cast<const Panel(*)[P]>(wide);
+      if constexpr (kUnit == kBlocks32)
+        for (; t + 6 <= last; t += 6)
+          Tile<Bytes8, 6, P, M, kUnit>(call, widened, t, row, out, stride, false);
       for (; t + 4 <= last; t += 4)
         Tile<Bytes8, 4, P, M, kUnit>(call, widened, t, row, out, stride, false);
     }
@@ -244,11 +216,28 @@ QINFER_FN void Panels(const Call& call, uint32_t p, uint32_t first, uint32_t las
   Tokens<L, P, M, kUnit>(call, panel, wide, first, last, row, out, out_stride);
 }
 
+// Up to three rows of activations. Memory is what these wait for: one panel after the other is one
+// stream, with its scales, which are read first, asked for as far ahead as its codes.
+template <WeightKind K, class L, Mode M, int kUnit>
+QINFER_FN void Stream(const Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_t tokens,
+                      float* out, size_t stride, const Scratch& s) {
+  const Matrix& m = *call.m;
+  const size_t others = m.scale == ScaleKind::kF16 ? 0 : layout::CodePlane(m);  // Simd asks for F16
+  for (uint32_t p = panel_begin; p < panel_end; ++p) {
+    const uint8_t* data = m.data + p * m.panel_bytes;
+    for (size_t line = 0; line < others; line += 64) PrefetchLine(data + line);
+    Panels<K, L, M, 1, kUnit>(call, p, 0, tokens, out, stride, s);
+  }
+}
+
 template <WeightKind K, class L, Mode M, int kUnit>
 QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_t tokens,
                    float* out, size_t out_stride, const Scratch& s) {
-  uint32_t token_block = kTokenBlockBytes / call.padded / 4 * 4;
-  if (token_block < 32) token_block = 32;
+  if (tokens < 4) {
+    return Stream<K, L, M, kUnit>(call, panel_begin, panel_end, tokens, out, out_stride, s);
+  }
+  uint32_t token_block = kTokenBlockBytes / call.padded / 12 * 12;
+  if (token_block < 36) token_block = 36;
   for (uint32_t first = 0; first < tokens; first += token_block) {
     const uint32_t last = Min(tokens, first + token_block);
     uint32_t p = panel_begin;
@@ -266,8 +255,14 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
   const Call call = panel16::Prepare(m, x, tokens, layout::ZeroPoint(K), scratch, s);
   panel16::Choose<K>(
       call, [&](auto mode, auto unit) __attribute__((always_inline)) {
-        Run<K, L, static_cast<Mode>(mode.value), unit.value>(call, panel_begin, panel_end,
-                                                             tokens * x.planes, out, out_stride, s);
+        constexpr Mode kMode = static_cast<Mode>(mode.value);
+        if constexpr (unit.value == 32 && (kMode == kSym || kMode == kMin)) {
+          if (x.block == 32)
+            return Run<K, L, kMode, kBlocks32>(call, panel_begin, panel_end, tokens * x.planes, out,
+                                               out_stride, s);
+        }
+        Run<K, L, kMode, unit.value>(call, panel_begin, panel_end, tokens * x.planes, out,
+                                     out_stride, s);
       });
 }
 
