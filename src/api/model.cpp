@@ -1,18 +1,15 @@
-// Opening, loading and planning of models.
+// Options and plans of models, and the functions that load them. The task itself is in
+// model_load.cpp.
 #include "api/model.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "api/model_load.h"
 #include "api/structs.h"
-#include "format/path_info.h"
-#include "io/folder.h"
 
 namespace qinfer::api {
 namespace {
-
-// The largest tokenizer.json that is read: those of today's models are below 40 MB.
-constexpr uint64_t kMaxTokenizerBytes = uint64_t{1} << 30;
 
 Status NotLoaded(const ModelState& model, const char* what) {
   return Misuse(QINFER_DETAIL_NOT_LOADED, StrCat(model.name, ": ", what));
@@ -130,106 +127,6 @@ StatusOr<EngineChoice> ReadEngineOptions(const qinfer_engine_options* options) {
   return choice;
 }
 
-StatusOr<bool> ModelLoadWork::IsTokenizerJson() const {
-  if (source_.source != nullptr) {
-    QINFER_ASSIGN_OR_RETURN(const format::Content content, format::DescribeSource(*source_.source));
-    return content == format::Content::kTokenizerJson;
-  }
-  QINFER_ASSIGN_OR_RETURN(const format::Content content, format::DescribePath(source_.path));
-  return content == format::Content::kTokenizerJson;
-}
-
-Status ModelLoadWork::OpenTokenizer() {
-  Memory* const memory = &state_->runtime->memory;
-  QINFER_ASSIGN_OR_RETURN(const std::shared_ptr<io::Source> bytes, OpenBytes(source_, memory));
-  if (bytes->size() > kMaxTokenizerBytes) {
-    return FormatError(
-        StrCat(bytes->name(), " has ", bytes->size(), " bytes, too many for a tokenizer.json"));
-  }
-  QINFER_ASSIGN_OR_RETURN(
-      Buffer text, Buffer::Create(memory, static_cast<size_t>(bytes->size()), "a tokenizer.json"));
-  QINFER_RETURN_IF_ERROR(bytes->ReadAt(0, absl::Span<uint8_t>(text.as<uint8_t>(), text.size())));
-  format::Document config = source_.documents.tokenizer_config_json;
-  if (config.empty() && source_.source == nullptr) {
-    const std::string beside = io::JoinPath(io::FolderOf(source_.path), "tokenizer_config.json");
-    QINFER_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(beside));
-    if (kind == io::PathKind::kFile) {
-      QINFER_ASSIGN_OR_RETURN(Buffer found, io::ReadSmallFile(beside, kMaxTokenizerBytes, memory));
-      config = format::Document::Own(std::move(found));
-    }
-  }
-  QINFER_ASSIGN_OR_RETURN(
-      state_->text.tokenizer,
-      tokenizer::Tokenizer::FromJson(std::string_view(text.as<char>(), text.size()), config.text(),
-                                     bytes->name(), memory));
-  const std::string_view jinja = source_.documents.chat_template_jinja.text();
-  if (!jinja.empty()) {
-    QINFER_ASSIGN_OR_RETURN(state_->text.chat_template,
-                            tokenizer::ChatTemplate::Parse(jinja, "chat_template"));
-  }
-  return OkStatus();
-}
-
-Status ModelLoadWork::Open() {
-  progress_.phase.store("open");
-  state_->name = source_.name();
-  if (choice_.parts == QINFER_PARTS_VOCABULARY) {
-    QINFER_ASSIGN_OR_RETURN(const bool tokenizer_json, IsTokenizerJson());
-    if (tokenizer_json) return OpenTokenizer();
-  }
-  format::OpenOptions options;
-  options.access = choice_.access;
-  options.memory = &state_->runtime->memory;
-  options.verify = choice_.verify;
-  QINFER_ASSIGN_OR_RETURN(state_->checkpoint, OpenModel(source_, options));
-  source_ = SourceParts();  // what is still needed of it lives in the checkpoint
-  if (choice_.parts == QINFER_PARTS_VOCABULARY) {
-    QINFER_ASSIGN_OR_RETURN(state_->text, exec::LoadTextParts(*state_->checkpoint, options.memory));
-    if (state_->text.tokenizer == nullptr) {
-      return FormatError(StrCat(state_->name, " holds no tokenizer"));
-    }
-    return OkStatus();
-  }
-  QINFER_ASSIGN_OR_RETURN(state_->spec, model::SpecFromCheckpoint(*state_->checkpoint));
-  if (choice_.parts == QINFER_PARTS_HEADER) return OkStatus();
-  if (state_->checkpoint->container() == format::Container::kConfigOnly) {
-    return FormatError(StrCat(state_->name,
-                              " is a configuration without weights: it can be opened "
-                              "with QINFER_PARTS_HEADER alone"));
-  }
-  QINFER_ASSIGN_OR_RETURN(load_,
-                          exec::LoadWork::Create(state_->checkpoint, state_->runtime->context()));
-  return OkStatus();
-}
-
-StatusOr<bool> ModelLoadWork::Step(const Deadline& deadline) {
-  if (!opened_) {
-    QINFER_RETURN_IF_ERROR(Open());
-    opened_ = true;
-    if (load_ != nullptr) return false;
-  }
-  if (load_ != nullptr) {
-    QINFER_ASSIGN_OR_RETURN(const bool done, load_->Step(deadline));
-    progress_.done.store(load_->progress().done.load());
-    progress_.total.store(load_->progress().total.load());
-    progress_.phase.store(load_->progress().phase.load());
-    if (!done) return false;
-    state_->model = load_->TakeModel();
-    load_.reset();
-  }
-  const Log& log = state_->runtime->log;
-  if (!state_->chat_template_error().empty() && log.Enabled(LogLevel::kWarning)) {
-    log.Write(LogLevel::kWarning,
-              StrCat(state_->name, ": no chat template: ", state_->chat_template_error()));
-  }
-  if (log.Enabled(LogLevel::kInfo)) {
-    log.Write(LogLevel::kInfo,
-              StrCat(state_->name, ": loaded, ",
-                     state_->model == nullptr ? 0 : state_->model->weight_bytes(), " bytes"));
-  }
-  return true;
-}
-
 // What an engine and its sessions take beside the forward pass: the sampler's workspace, and, per
 // session, its tokens and the logits that a prefill leaves.
 Status AddSessions(const model::ModelSpec& spec, const engine::EngineOptions& options,
@@ -275,9 +172,10 @@ qinfer_status qinfer_model_plan(qinfer_runtime* runtime, const qinfer_source* so
                             qinfer::model::SpecFromCheckpoint(*checkpoint));
     qinfer::exec::Context context = state->context();
     context.memory = &memory;
-    QINFER_ASSIGN_OR_RETURN(
-        qinfer::exec::MemoryPlan plan,
-        qinfer::exec::PlanMemory(*checkpoint, spec, engine_choice.plan, context));
+    qinfer::exec::PlanOptions plan_options = engine_choice.plan;
+    plan_options.verify = choice.verify;
+    QINFER_ASSIGN_OR_RETURN(qinfer::exec::MemoryPlan plan,
+                            qinfer::exec::PlanMemory(*checkpoint, spec, plan_options, context));
     QINFER_RETURN_IF_ERROR(AddSessions(spec, engine_choice.engine, context, &plan));
     qinfer_memory_plan written = {};
     written.mapped_bytes = plan.mapped_bytes;

@@ -61,32 +61,6 @@ struct LoadChoice {
 };
 StatusOr<LoadChoice> ReadLoadOptions(const qinfer_load_options* options);
 
-// Opens and loads, in steps.
-class ModelLoadWork final : public Work {
- public:
-  ModelLoadWork(std::shared_ptr<RuntimeState> runtime, SourceParts source, const LoadChoice& choice)
-      : state_(std::make_shared<ModelState>(std::move(runtime))),
-        source_(std::move(source)),
-        choice_(choice) {}
-  StatusOr<bool> Step(const Deadline& deadline) override;
-  // Documents lie in the runtime's memory, which may go with the model.
-  std::shared_ptr<ModelState> TakeModel() {
-    source_ = SourceParts();
-    return std::move(state_);
-  }
-
- private:
-  Status Open();
-  Status OpenTokenizer();
-  StatusOr<bool> IsTokenizerJson() const;
-
-  std::shared_ptr<ModelState> state_;
-  SourceParts source_;
-  LoadChoice choice_;
-  std::unique_ptr<exec::LoadWork> load_;
-  bool opened_ = false;
-};
-
 // The engine options as a memory plan takes them, and with defaults; shared by plan and engine.
 struct EngineChoice {
   engine::EngineOptions engine;

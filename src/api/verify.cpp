@@ -28,19 +28,24 @@ struct VerifyWork::Hash {
 };
 
 StatusOr<std::unique_ptr<VerifyWork>> VerifyWork::Create(std::shared_ptr<ModelState> model) {
-  Memory* const memory = &model->runtime->memory;
-  QINFER_ASSIGN_OR_RETURN(Buffer bytes, Buffer::Create(memory, kChunkBytes, "verification"));
-  QINFER_ASSIGN_OR_RETURN(Buffer floats,
-                          Buffer::Create(memory, kChunkElements * sizeof(float), "verification"));
-  return std::unique_ptr<VerifyWork>(
-      new VerifyWork(std::move(model), std::move(bytes), std::move(floats)));
+  std::unique_ptr<VerifyWork> work(new VerifyWork(std::move(model)));
+  QINFER_RETURN_IF_ERROR(work->Begin());
+  return work;
 }
 
-VerifyWork::VerifyWork(std::shared_ptr<ModelState> model, Buffer bytes, Buffer floats)
-    : model_(std::move(model)),
-      bytes_(std::move(bytes)),
-      floats_(std::move(floats)),
-      hash_(std::make_unique<Hash>()) {
+VerifyWork::VerifyWork(std::shared_ptr<ModelState> model)
+    : model_(std::move(model)), hash_(std::make_unique<Hash>()) {}
+
+Status VerifyWork::Begin() {
+  Memory* const memory = &model_->runtime->memory;
+  if (model_->checkpoint->qinfer() != nullptr) {
+    QINFER_ASSIGN_OR_RETURN(pass_,
+                            format::ChecksumPass::Create(model_->checkpoint->qinfer(), memory));
+  } else {
+    QINFER_ASSIGN_OR_RETURN(bytes_, Buffer::Create(memory, kChunkBytes, "verification"));
+    QINFER_ASSIGN_OR_RETURN(floats_,
+                            Buffer::Create(memory, kChunkElements * sizeof(float), "verification"));
+  }
   uint64_t total = 0;
   for (const format::TensorInfo& tensor : model_->checkpoint->tensors()) total += tensor.bytes;
   progress_.total.store(total);
@@ -49,6 +54,7 @@ VerifyWork::VerifyWork(std::shared_ptr<ModelState> model, Buffer bytes, Buffer f
   report_["bytes"] = total;
   report_["problems"] = 0;
   XXH3_64bits_reset(&hash_->state);
+  return OkStatus();
 }
 
 VerifyWork::~VerifyWork() = default;
@@ -87,19 +93,22 @@ Status VerifyWork::ReadChunk() {
   return OkStatus();
 }
 
-Status VerifyWork::VerifyPacked() {
+// Weights come first in a pass, in the order of the checkpoint's tensors.
+Status VerifyWork::StepPacked() {
   const format::TensorInfo& tensor = model_->checkpoint->tensors()[tensor_];
-  const format::QinferFile& file = *model_->checkpoint->qinfer();
-  const format::QinferTensor* const packed = file.Find(tensor.name);
-  if (packed == nullptr) return FormatError(StrCat(file.name(), ": the table lost a tensor"));
-  const Status verified = file.Verify(*packed);
-  if (verified.code() == absl::StatusCode::kDataLoss) {
-    problem_ = std::string(verified.message());
+  const Status compared = pass_->Step();
+  if (compared.code() == absl::StatusCode::kDataLoss) {
+    problem_ = std::string(compared.message());
   } else {
-    QINFER_RETURN_IF_ERROR(verified);
+    QINFER_RETURN_IF_ERROR(compared);
   }
-  progress_.done.fetch_add(tensor.bytes);
-  FinishTensor(packed->checksum);
+  if (pass_->tensors_done() == tensor_) {
+    progress_.done.fetch_add(format::ChecksumPass::kPieceBytes);
+    at_ += format::ChecksumPass::kPieceBytes;
+    return OkStatus();
+  }
+  progress_.done.fetch_add(tensor.bytes - std::min(tensor.bytes, at_));
+  FinishTensor(model_->checkpoint->qinfer()->tensors()[tensor_].checksum);
   return OkStatus();
 }
 
@@ -129,8 +138,8 @@ StatusOr<bool> VerifyWork::Step(const Deadline& deadline) {
       report_["problems"] = problems_;
       return true;
     }
-    if (model_->checkpoint->qinfer() != nullptr) {
-      QINFER_RETURN_IF_ERROR(VerifyPacked());
+    if (pass_ != nullptr) {
+      QINFER_RETURN_IF_ERROR(StepPacked());
       continue;
     }
     const uint64_t bytes = model_->checkpoint->tensors()[tensor_].bytes;

@@ -5,6 +5,7 @@
 
 #include "api/model.h"
 #include "core/work.h"
+#include "format/checksum_pass.h"
 #include "observe/report.h"
 
 namespace qinfer::api {
@@ -19,17 +20,19 @@ class VerifyWork final : public Work {
 
  private:
   struct Hash;  // of xxHash
-  VerifyWork(std::shared_ptr<ModelState> model, Buffer bytes, Buffer floats);
+  explicit VerifyWork(std::shared_ptr<ModelState> model);
+  Status Begin();
   // Reads the next chunk of the current tensor.
   Status ReadChunk();
   // A problem with the chunk's values, or empty.
   std::string CheckValues(absl::Span<const uint8_t> chunk);
-  // A whole tensor of a .qinfer file, against its checksum.
-  Status VerifyPacked();
+  // The next piece of a .qinfer file's tensors, against their checksums.
+  Status StepPacked();
   void FinishTensor(uint64_t checksum);
 
   std::shared_ptr<ModelState> model_;
-  Buffer bytes_, floats_;
+  std::unique_ptr<format::ChecksumPass> pass_;  // of a .qinfer file
+  Buffer bytes_, floats_;                       // of others
   std::unique_ptr<Hash> hash_;
   observe::Report report_;
   size_t tensor_ = 0;

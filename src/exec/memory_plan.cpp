@@ -9,6 +9,7 @@
 #include "exec/model.h"
 #include "exec/tensor_set.h"
 #include "exec/text_parts.h"
+#include "format/checksum_pass.h"
 #include "format/json_tree.h"
 #include "format/qinfer_file.h"
 #include "kv/cache.h"
@@ -85,6 +86,11 @@ StatusOr<MemoryPlan> PlanMemory(const format::Checkpoint& checkpoint, const mode
       std::max(plan.load_peak_bytes, plan.mapped_bytes + checkpoint.memory_bytes() + spec_bytes);
   if (checkpoint.gguf() != nullptr) {
     plan.load_peak_bytes = std::max(plan.load_peak_bytes, kGgufWindow);
+  }
+  if (options.verify && checkpoint.qinfer() != nullptr) {
+    plan.load_peak_bytes =
+        std::max(plan.load_peak_bytes,
+                 plan.mapped_bytes + checkpoint.memory_bytes() + format::ChecksumPass::kPieceBytes);
   }
 
   kv::CacheOptions cache;

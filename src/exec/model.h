@@ -127,6 +127,7 @@ struct PlanOptions {
   uint32_t max_sequences = 1;   // sequences at once
   kernels::KvType k_type = kernels::KvType::kInt8, v_type = kernels::KvType::kInt8;
   Activations activations = Activations::kAuto;
+  bool verify = false;  // the checksums of a .qinfer file are compared before it is loaded
 };
 // Computed from headers alone by the same code that later allocates. Actual peak <= total <= 1.1 x
 // actual peak.

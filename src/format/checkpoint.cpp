@@ -166,7 +166,6 @@ Opened OpenGguf(Sources sources, SideFiles side_files, Memory* memory) {
 
 Opened OpenQinfer(std::shared_ptr<io::Source> source, const OpenOptions& options) {
   QINFER_ASSIGN_OR_RETURN(auto file, QinferFile::Open(std::move(source), options.memory));
-  if (options.verify) QINFER_RETURN_IF_ERROR(file->VerifyAll());
   auto checkpoint = std::make_shared<QinferCheckpoint>(std::move(file), options.memory);
   QINFER_RETURN_IF_ERROR(checkpoint->ReadSideFiles());
   return std::shared_ptr<Checkpoint>(std::move(checkpoint));

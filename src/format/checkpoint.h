@@ -109,7 +109,6 @@ class Checkpoint {
 struct OpenOptions {
   io::Access access = io::Access::kMap;
   Memory* memory = nullptr;
-  bool verify = false;  // .qinfer: check every tensor's checksum
 };
 
 // PATH is a folder (config.json, *.safetensors or an index), a .safetensors, .gguf (any part of a

@@ -1,15 +1,13 @@
-// Reads .qinfer files: validates the header on top of what safetensors.cpp has checked, gives out
-// bytes in the map or read, and verifies checksums.
+// Reads .qinfer files: validates the header on top of what safetensors.cpp has checked, and gives
+// out bytes in the map or read. Checksums are compared in checksum_pass.cpp.
 #include "format/qinfer_file.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
 
 #include "core/checked.h"
+#include "format/checksum_pass.h"
 #include "format/json_stream.h"
 #include "format/memory_guard.h"
 #include "format/safetensors.h"
@@ -287,29 +285,6 @@ class MappedQinferFile final : public QinferFile {
     return QinferBytes(std::move(buffer), bytes);
   }
 
-  // By reading, not through the map: a file that was cut is then an error and not a signal.
-  Status Verify(const QinferTensor& tensor) const override {
-    constexpr uint64_t kChunk = 1 << 20;
-    QINFER_ASSIGN_OR_RETURN(
-        Buffer buffer,
-        Buffer::Create(memory_, static_cast<size_t>(std::min(kChunk, tensor.stored_bytes)),
-                       "verifying checksums"));
-    XXH3_state_t state;
-    XXH3_64bits_reset(&state);
-    for (uint64_t at = 0; at < tensor.stored_bytes; at += kChunk) {
-      const auto n = static_cast<size_t>(std::min(kChunk, tensor.stored_bytes - at));
-      QINFER_RETURN_IF_ERROR(source_->ReadAt(tensor.offset + at, {buffer.as<uint8_t>(), n}));
-      XXH3_64bits_update(&state, buffer.data(), n);
-    }
-    const uint64_t found = XXH3_64bits_digest(&state);
-    if (found == tensor.checksum) return OkStatus();
-    return FormatError(StrCat(name(), ": the checksum of tensor ", Printable(tensor.name), " is ",
-                              absl::Hex(found, absl::kZeroPad16), ", the header says ",
-                              absl::Hex(tensor.checksum, absl::kZeroPad16), "; bytes ",
-                              tensor.offset, " to ", tensor.offset + tensor.stored_bytes,
-                              " have changed: fetch or make the file again"));
-  }
-
  private:
   Status CheckVersion() const {
     const std::string_view text = Metadata("qinfer.version");
@@ -405,13 +380,10 @@ StatusOr<std::shared_ptr<QinferFile>> QinferFile::Open(std::shared_ptr<io::Sourc
   });
 }
 
-Status QinferFile::VerifyAll(const Deadline& deadline) const {
-  for (const auto group : {tensors(), side_tensors()}) {
-    for (const QinferTensor& tensor : group) {
-      if (deadline.Cancelled()) return CancelledError();
-      QINFER_RETURN_IF_ERROR(Verify(tensor));
-    }
-  }
+Status QinferFile::VerifyAll() const {
+  QINFER_ASSIGN_OR_RETURN(const std::unique_ptr<ChecksumPass> pass,
+                          ChecksumPass::Create(this, memory_));
+  while (!pass->finished()) QINFER_RETURN_IF_ERROR(pass->Step());
   return OkStatus();
 }
 

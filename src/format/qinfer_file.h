@@ -13,7 +13,6 @@
 #include "absl/types/span.h"
 #include "core/memory.h"
 #include "core/status.h"
-#include "core/work.h"
 #include "format/checkpoint.h"
 #include "io/source.h"
 
@@ -88,7 +87,7 @@ class QinferBytes {
   absl::Span<const uint8_t> view_;
 };
 
-// Immutable and thread-safe. The header is validated by Open; contents by Verify.
+// Immutable and thread-safe. The header is validated by Open, contents by a ChecksumPass.
 class QinferFile {
  public:
   virtual ~QinferFile() = default;
@@ -114,10 +113,9 @@ class QinferFile {
   // The map if there is one, else a copy in `memory`.
   virtual StatusOr<QinferBytes> Load(const QinferTensor& tensor, Memory* memory) const = 0;
 
-  // Reads a tensor and compares its checksum: FormatError if it differs. 1 MiB of memory.
-  virtual Status Verify(const QinferTensor& tensor) const = 0;
-  // All tensors and side files; CancelledError where the deadline's flag is set.
-  Status VerifyAll(const Deadline& deadline = {}) const;
+  // A whole ChecksumPass (checksum_pass.h): FormatError where bytes of weights or side files have
+  // changed.
+  Status VerifyAll() const;
 
  protected:
   Memory* memory_ = nullptr;

@@ -86,5 +86,6 @@ void test_experts(void);
 void test_reasoning(void);
 void test_lookup(void);
 void test_output_values(void);
+void test_verified_load(void);
 
 #endif

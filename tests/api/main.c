@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
       {"reasoning", test_reasoning, 1},
       {"lookup", test_lookup, 1},
       {"outputs", test_output_values, 0},
+      {"verified_load", test_verified_load, 1},
   };
   size_t i;
   int ran = 0;
