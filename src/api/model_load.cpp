@@ -1,6 +1,8 @@
 // Units of a load: opening, pieces of checksums, then what exec::LoadWork steps.
 #include "api/model_load.h"
 
+#include <algorithm>
+
 #include "format/path_info.h"
 #include "format/qinfer_file.h"
 #include "io/folder.h"
@@ -10,6 +12,7 @@ namespace {
 
 // The largest tokenizer.json that is read: those of today's models are below 40 MB.
 constexpr uint64_t kMaxTokenizerBytes = uint64_t{1} << 30;
+constexpr uint64_t kReadAtOnce = 256 << 10;
 
 }  // namespace
 
@@ -24,32 +27,54 @@ StatusOr<bool> ModelLoadWork::IsTokenizerJson() const {
 
 Status ModelLoadWork::OpenTokenizer() {
   Memory* const memory = &state_->runtime->memory;
-  QINFER_ASSIGN_OR_RETURN(const std::shared_ptr<io::Source> bytes, OpenBytes(source_, memory));
-  if (bytes->size() > kMaxTokenizerBytes) {
+  QINFER_ASSIGN_OR_RETURN(json_source_, OpenBytes(source_, memory));
+  const uint64_t size = json_source_->size();
+  if (size > kMaxTokenizerBytes) {
     return FormatError(
-        StrCat(bytes->name(), " has ", bytes->size(), " bytes, too many for a tokenizer.json"));
+        StrCat(json_source_->name(), " has ", size, " bytes, too many for a tokenizer.json"));
   }
-  QINFER_ASSIGN_OR_RETURN(
-      Buffer text, Buffer::Create(memory, static_cast<size_t>(bytes->size()), "a tokenizer.json"));
-  QINFER_RETURN_IF_ERROR(bytes->ReadAt(0, absl::Span<uint8_t>(text.as<uint8_t>(), text.size())));
-  format::Document config = source_.documents.tokenizer_config_json;
-  if (config.empty() && source_.source == nullptr) {
+  QINFER_ASSIGN_OR_RETURN(json_,
+                          Buffer::Create(memory, static_cast<size_t>(size), "a tokenizer.json"));
+  json_config_ = source_.documents.tokenizer_config_json;
+  if (json_config_.empty() && source_.source == nullptr) {
     const std::string beside = io::JoinPath(io::FolderOf(source_.path), "tokenizer_config.json");
     QINFER_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(beside));
     if (kind == io::PathKind::kFile) {
       QINFER_ASSIGN_OR_RETURN(Buffer found, io::ReadSmallFile(beside, kMaxTokenizerBytes, memory));
-      config = format::Document::Own(std::move(found));
+      json_config_ = format::Document::Own(std::move(found));
     }
   }
-  QINFER_ASSIGN_OR_RETURN(
-      state_->text.tokenizer,
-      tokenizer::Tokenizer::FromJson(std::string_view(text.as<char>(), text.size()), config.text(),
-                                     bytes->name(), memory));
+  phase_ = Phase::kRead;
+  return OkStatus();
+}
+
+Status ModelLoadWork::ReadTokenizer() {
+  const uint64_t piece = std::min<uint64_t>(kReadAtOnce, json_.size() - json_bytes_);
+  QINFER_RETURN_IF_ERROR(json_source_->ReadAt(
+      json_bytes_, {json_.as<uint8_t>() + json_bytes_, static_cast<size_t>(piece)}));
+  json_bytes_ += piece;
+  if (json_bytes_ < json_.size()) return OkStatus();
+  tokenizer_ =
+      tokenizer::TokenizerWork::OfJson({json_.as<char>(), json_.size()}, json_config_.text(),
+                                       json_source_->name(), &state_->runtime->memory);
+  progress_.phase.store("tokenizer");
+  phase_ = Phase::kTokenizer;
+  return OkStatus();
+}
+
+Status ModelLoadWork::StepTokenizer() {
+  QINFER_ASSIGN_OR_RETURN(const bool made, tokenizer_->Step());
+  if (!made) return OkStatus();
+  state_->text.tokenizer = tokenizer_->Take();
+  tokenizer_.reset();
+  json_ = Buffer();
+  json_config_ = format::Document();
   const std::string_view jinja = source_.documents.chat_template_jinja.text();
   if (!jinja.empty()) {
     QINFER_ASSIGN_OR_RETURN(state_->text.chat_template,
                             tokenizer::ChatTemplate::Parse(jinja, "chat_template"));
   }
+  phase_ = Phase::kDone;
   return OkStatus();
 }
 
@@ -58,10 +83,7 @@ Status ModelLoadWork::Open() {
   state_->name = source_.name();
   if (choice_.parts == QINFER_PARTS_VOCABULARY) {
     QINFER_ASSIGN_OR_RETURN(const bool tokenizer_json, IsTokenizerJson());
-    if (tokenizer_json) {
-      phase_ = Phase::kDone;
-      return OpenTokenizer();
-    }
+    if (tokenizer_json) return OpenTokenizer();
   }
   format::OpenOptions options;
   options.access = choice_.access;
@@ -90,15 +112,14 @@ Status ModelLoadWork::Verify() {
 }
 
 Status ModelLoadWork::BeginParts() {
-  phase_ = Phase::kDone;
   if (choice_.parts == QINFER_PARTS_VOCABULARY) {
-    QINFER_ASSIGN_OR_RETURN(state_->text,
-                            exec::LoadTextParts(*state_->checkpoint, &state_->runtime->memory));
-    if (state_->text.tokenizer == nullptr) {
-      return FormatError(StrCat(state_->name, " holds no tokenizer"));
-    }
+    text_ =
+        std::make_unique<exec::TextWork>(*state_->checkpoint, nullptr, &state_->runtime->memory);
+    progress_.phase.store("tokenizer");
+    phase_ = Phase::kText;
     return OkStatus();
   }
+  phase_ = Phase::kDone;
   QINFER_ASSIGN_OR_RETURN(state_->spec, model::SpecFromCheckpoint(*state_->checkpoint));
   if (choice_.parts == QINFER_PARTS_HEADER) return OkStatus();
   if (state_->checkpoint->container() == format::Container::kConfigOnly) {
@@ -112,6 +133,18 @@ Status ModelLoadWork::BeginParts() {
   return OkStatus();
 }
 
+Status ModelLoadWork::StepText() {
+  QINFER_ASSIGN_OR_RETURN(const bool made, text_->Step());
+  if (!made) return OkStatus();
+  state_->text = text_->Take();
+  text_.reset();
+  if (state_->text.tokenizer == nullptr) {
+    return FormatError(StrCat(state_->name, " holds no tokenizer"));
+  }
+  phase_ = Phase::kDone;
+  return OkStatus();
+}
+
 Status ModelLoadWork::StepOnce(const Deadline& deadline) {
   switch (phase_) {
     case Phase::kOpen:
@@ -120,6 +153,12 @@ Status ModelLoadWork::StepOnce(const Deadline& deadline) {
       return Verify();
     case Phase::kParts:
       return BeginParts();
+    case Phase::kText:
+      return StepText();
+    case Phase::kRead:
+      return ReadTokenizer();
+    case Phase::kTokenizer:
+      return StepTokenizer();
     case Phase::kWeights: {
       QINFER_ASSIGN_OR_RETURN(const bool done, load_->Step(deadline));
       progress_.done.store(load_->progress().done.load());

@@ -26,14 +26,18 @@ class ModelLoadWork final : public Work {
   }
 
  private:
-  enum class Phase : uint8_t { kOpen, kVerify, kParts, kWeights, kDone };
+  // kRead and kTokenizer: of a tokenizer.json alone.
+  enum class Phase : uint8_t { kOpen, kVerify, kParts, kText, kWeights, kRead, kTokenizer, kDone };
 
   // A unit; what it leaves to do is said by phase_.
   Status StepOnce(const Deadline& deadline);
   Status Open();
   Status Verify();
   Status BeginParts();
+  Status StepText();
   Status OpenTokenizer();
+  Status ReadTokenizer();
+  Status StepTokenizer();
   StatusOr<bool> IsTokenizerJson() const;
   void Report() const;
 
@@ -43,6 +47,13 @@ class ModelLoadWork final : public Work {
   Phase phase_ = Phase::kOpen;
   std::unique_ptr<format::ChecksumPass> checksums_;
   std::unique_ptr<exec::LoadWork> load_;
+  std::unique_ptr<exec::TextWork> text_;
+  // A tokenizer.json, and what of it is read.
+  std::shared_ptr<io::Source> json_source_;
+  Buffer json_;
+  uint64_t json_bytes_ = 0;
+  format::Document json_config_;
+  std::unique_ptr<tokenizer::TokenizerWork> tokenizer_;
 };
 
 }  // namespace qinfer::api

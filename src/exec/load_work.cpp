@@ -40,8 +40,9 @@ class ModelImpl final : public Model {
 
 class LoadWorkImpl final : public LoadWork {
  public:
-  LoadWorkImpl(std::shared_ptr<format::Checkpoint> checkpoint, const Context& context)
-      : context_(context), model_(std::make_shared<ModelImpl>()) {
+  LoadWorkImpl(std::shared_ptr<format::Checkpoint> checkpoint,
+               std::shared_ptr<const tokenizer::Tokenizer> tokenizer, const Context& context)
+      : context_(context), model_(std::make_shared<ModelImpl>()), tokenizer_(std::move(tokenizer)) {
     model_->checkpoint_ = std::move(checkpoint);
   }
 
@@ -114,9 +115,25 @@ class LoadWorkImpl final : public LoadWork {
       if (deadline.Expired())
         return deadline.Cancelled() ? StatusOr<bool>(CancelledError()) : false;
     }
-    loader_.reset();
-    progress_.phase = "tokenizer";
-    QINFER_ASSIGN_OR_RETURN(model_->text_, LoadTextParts(checkpoint, context_.memory));
+    return Finish(deadline);
+  }
+
+  // The text parts, piece by piece; then all is put together.
+  StatusOr<bool> Finish(const Deadline& deadline) {
+    if (text_ == nullptr) {
+      loader_.reset();
+      progress_.phase = "tokenizer";
+      text_ =
+          std::make_unique<TextWork>(*model_->checkpoint_, std::move(tokenizer_), context_.memory);
+    }
+    for (;;) {
+      QINFER_ASSIGN_OR_RETURN(const bool done, text_->Step());
+      if (done) break;
+      if (deadline.Expired())
+        return deadline.Cancelled() ? StatusOr<bool>(CancelledError()) : false;
+    }
+    model_->text_ = text_->Take();
+    text_.reset();
     QINFER_ASSIGN_OR_RETURN(model_->ends_, EndsFromSet(model_->sets_[0], model_->spec_));
     for (size_t i = 0; i < model_->spec_.layers.size(); ++i) {
       QINFER_ASSIGN_OR_RETURN(LayerWeights layer,
@@ -149,6 +166,7 @@ class LoadWorkImpl final : public LoadWork {
 
   void Drop() {
     loader_.reset();
+    text_.reset();
     model_.reset();
     finished_ = false;
   }
@@ -156,6 +174,8 @@ class LoadWorkImpl final : public LoadWork {
   Context context_;
   std::shared_ptr<ModelImpl> model_;
   std::unique_ptr<PieceLoader> loader_;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;  // where it was given
+  std::unique_ptr<TextWork> text_;
   size_t scratch_bytes_ = 0;
   uint32_t most_pieces_ = 0, next_piece_ = 0;
   size_t set_ = 0;
@@ -165,9 +185,10 @@ class LoadWorkImpl final : public LoadWork {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<LoadWork>> LoadWork::Create(std::shared_ptr<format::Checkpoint> checkpoint,
-                                                     const Context& context) {
-  auto work = std::make_unique<LoadWorkImpl>(std::move(checkpoint), context);
+StatusOr<std::unique_ptr<LoadWork>> LoadWork::Create(
+    std::shared_ptr<format::Checkpoint> checkpoint, const Context& context,
+    std::shared_ptr<const tokenizer::Tokenizer> tokenizer) {
+  auto work = std::make_unique<LoadWorkImpl>(std::move(checkpoint), std::move(tokenizer), context);
   QINFER_RETURN_IF_ERROR(work->Init());
   return std::unique_ptr<LoadWork>(std::move(work));
 }

@@ -74,7 +74,8 @@ StatusOr<MemoryPlan> PlanMemory(const format::Checkpoint& checkpoint, const mode
   uint64_t text = 0, text_peak = 0, spec_bytes = 0;
   if (checkpoint.container() != format::Container::kConfigOnly) {
     Memory account(AccountOf(context.memory));
-    QINFER_ASSIGN_OR_RETURN(const TextParts parts, LoadTextParts(checkpoint, &account));
+    QINFER_ASSIGN_OR_RETURN(const TextParts parts,
+                            LoadTextParts(checkpoint, options.tokenizer, &account));
     text = account.used_bytes();
     text_peak = account.peak_bytes();
     QINFER_ASSIGN_OR_RETURN(spec_bytes, SpecBytes(checkpoint, context.memory));

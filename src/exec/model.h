@@ -111,11 +111,13 @@ class Model {
   virtual uint64_t weight_bytes() const = 0;  // bytes of all weights in use, mapped or allocated
 };
 
-// Loads everything as a resumable Work: units are panels of tensors.
+// Loads everything as a resumable Work: units are panels of tensors, then pieces of the tokenizer.
 class LoadWork : public Work {
  public:
-  static StatusOr<std::unique_ptr<LoadWork>> Create(std::shared_ptr<format::Checkpoint> checkpoint,
-                                                    const Context& context);
+  // `tokenizer`: of the same checkpoint, where it has been made already; null = made here.
+  static StatusOr<std::unique_ptr<LoadWork>> Create(
+      std::shared_ptr<format::Checkpoint> checkpoint, const Context& context,
+      std::shared_ptr<const tokenizer::Tokenizer> tokenizer = nullptr);
   virtual std::shared_ptr<const Model> TakeModel() = 0;  // after Step returned true
 };
 
@@ -127,6 +129,7 @@ struct PlanOptions {
   uint32_t max_sequences = 1;   // sequences at once
   kernels::KvType k_type = kernels::KvType::kInt8, v_type = kernels::KvType::kInt8;
   Activations activations = Activations::kAuto;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // as LoadWork is given it
   bool verify = false;  // the checksums of a .qinfer file are compared before it is loaded
 };
 // Computed from headers alone by the same code that later allocates. Actual peak <= total <= 1.1 x

@@ -2,8 +2,10 @@
 // whatever place the container keeps them.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/memory.h"
 #include "format/checkpoint.h"
@@ -11,6 +13,8 @@
 #include "model/spec.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_config.h"
+#include "tokenizer/tokenizer_work.h"
 
 namespace qinfer::exec {
 
@@ -22,6 +26,46 @@ struct TextParts {
   model::GenerationDefaults defaults;
 };
 
-StatusOr<TextParts> LoadTextParts(const format::Checkpoint& checkpoint, Memory* memory);
+// Finds and makes them, in pieces of about 0.2 ms.
+class TextWork {
+ public:
+  // The checkpoint outlives the work and what it makes. `tokenizer`: of the same checkpoint, where
+  // it has been made already; null = to be made.
+  TextWork(const format::Checkpoint& checkpoint,
+           std::shared_ptr<const tokenizer::Tokenizer> tokenizer, Memory* memory);
+  // True when all are there. Not called again after that, or after an error.
+  StatusOr<bool> Step();
+  TextParts Take() { return std::move(parts_); }
+
+ private:
+  enum class Phase : uint8_t { kFind, kRead, kTokenizer, kConfig, kTemplate, kDefaults };
+
+  Status FindTokenizer();
+  Status FindInQinfer();
+  Status ReadPiece();
+  void OpenBytes();
+  Status FindTemplate();
+  Status ParseTemplate();
+  Status FindDefaults();
+
+  const format::Checkpoint& checkpoint_;
+  Memory* const memory_;
+  Phase phase_ = Phase::kFind;
+  TextParts parts_;
+  // The side file of a .qinfer file that holds the tokenizer, and what of it is read.
+  const format::QinferTensor* stored_ = nullptr;
+  bool compiled_ = false;
+  Buffer read_;
+  uint64_t read_bytes_ = 0;
+  format::QinferBytes json_;
+  std::unique_ptr<tokenizer::TokenizerWork> tokenizer_;
+  std::unique_ptr<tokenizer::TokenizerConfig> config_;
+  std::string template_, template_place_;
+};
+
+// A whole TextWork in one call.
+StatusOr<TextParts> LoadTextParts(const format::Checkpoint& checkpoint,
+                                  std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+                                  Memory* memory);
 
 }  // namespace qinfer::exec

@@ -14,6 +14,7 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "format/checkpoint.h"
+#include "io/reader.h"
 #include "io/source.h"
 
 namespace qinfer::format {
@@ -53,8 +54,20 @@ class GgufValue {
   // Element i of an array of scalars. O(1).
   StatusOr<int64_t> IntAt(uint64_t i) const;
   StatusOr<double> FloatAt(uint64_t i) const;
-  // All strings of an array of at most 2^21 strings, as views, in order.
-  Status Strings(std::pmr::vector<std::string_view>* out) const;
+};
+
+// The strings of an array of at most 2^21, one after another.
+class GgufStrings {
+ public:
+  GgufStrings() : reader_(nullptr, 0) {}
+  static StatusOr<GgufStrings> Of(const GgufValue& value);
+  uint64_t count() const { return count_; }
+  // The next one, as a view into the file's bytes; called at most count() times.
+  Status Next(std::string_view* out);
+
+ private:
+  io::Reader reader_;
+  uint64_t count_ = 0, next_ = 0;
 };
 
 class Gguf {

@@ -6,12 +6,11 @@
 #include "absl/strings/string_view.h"
 #include "format/gguf.h"
 #include "format/gguf_types.h"
-#include "io/reader.h"
 
 namespace qinfer::format {
 namespace {
 
-// A view takes twice what an empty text takes in the file.
+// What is made of a text takes more memory than an empty one takes in the file.
 constexpr uint64_t kMaxStrings = 2'097'152;
 
 absl::string_view Word(GgufType type) {
@@ -137,25 +136,29 @@ StatusOr<double> GgufValue::FloatAt(uint64_t i) const {
                   element_type);
 }
 
-Status GgufValue::Strings(std::pmr::vector<std::string_view>* out) const {
-  if (type != GgufType::kArray || element_type != GgufType::kString) {
-    return WrongType("an array of strings", type == GgufType::kArray ? element_type : type);
+StatusOr<GgufStrings> GgufStrings::Of(const GgufValue& value) {
+  const bool array = value.type == GgufType::kArray;
+  if (!array || value.element_type != GgufType::kString) {
+    return WrongType("an array of strings", array ? value.element_type : value.type);
   }
-  if (count > kMaxStrings) {
+  if (value.count > kMaxStrings) {
     return UnsupportedError(
-        StrCat("an array of ", count, " texts; at most ", kMaxStrings, " are supported"));
+        StrCat("an array of ", value.count, " texts; at most ", kMaxStrings, " are supported"));
   }
-  out->clear();
-  out->reserve(static_cast<size_t>(count));
-  io::Reader reader(bytes, size);
-  for (uint64_t i = 0; i < count; ++i) {
-    uint64_t length = 0;
-    const uint8_t* text = nullptr;
-    if (!reader.Read(&length) || !reader.Bytes(length, &text)) {
-      return FormatError(StrCat("string ", i, " of the array is cut short"));
-    }
-    out->emplace_back(reinterpret_cast<const char*>(text), static_cast<size_t>(length));
+  GgufStrings strings;
+  strings.reader_ = io::Reader(value.bytes, value.size);
+  strings.count_ = value.count;
+  return strings;
+}
+
+Status GgufStrings::Next(std::string_view* out) {
+  uint64_t length = 0;
+  const uint8_t* text = nullptr;
+  if (!reader_.Read(&length) || !reader_.Bytes(length, &text)) {
+    return FormatError(StrCat("string ", next_, " of the array is cut short"));
   }
+  ++next_;
+  *out = {reinterpret_cast<const char*>(text), static_cast<size_t>(length)};
   return OkStatus();
 }
 

@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "format/json_text.h"
+
 namespace qinfer::format {
 namespace {
 
@@ -20,12 +22,6 @@ class Characters {
     window_.resize(static_cast<size_t>(std::min<uint64_t>(end - begin, 64 << 10)));
     Fill();
   }
-  Characters(std::string_view text, const JsonLimits& limits)
-      : limits_(limits),
-        at_(text.data()),
-        stop_(text.data() + text.size()),
-        next_(text.size()),
-        end_(text.size()) {}
 
   bool AtEnd() const { return at_ == stop_; }
   char Peek() const { return *at_; }
@@ -96,7 +92,7 @@ class Characters {
     stop_ = at_;
   }
 
-  const io::Source* source_ = nullptr;
+  const io::Source* source_;
   const JsonLimits limits_;
   std::vector<char> window_;
   const char* at_ = nullptr;
@@ -214,8 +210,11 @@ Status ParseJson(const io::Source& source, uint64_t begin, uint64_t end, const s
 
 Status ParseJson(std::string_view text, const std::string& where, const JsonLimits& limits,
                  JsonEvents* events) {
-  Characters characters(text, limits);
-  return Run(&characters, where, events);
+  JsonText parse(text, where, limits, events);
+  for (;;) {
+    QINFER_ASSIGN_OR_RETURN(const bool done, parse.Step());
+    if (done) return OkStatus();
+  }
 }
 
 std::string QuoteJson(std::string_view text) {

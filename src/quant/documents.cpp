@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/account.h"
-#include "quant/source_tokenizer.h"
 
 namespace qinfer::quant {
 
@@ -56,15 +55,19 @@ StatusOr<bool> Documents::Step() {
   switch (phase_) {
     case Phase::kTokenizer:
       // A file of ours has a compiled one, which is copied like the rest.
-      if (checkpoint_.qinfer() == nullptr) {
-        QINFER_ASSIGN_OR_RETURN(tokenizer_, SourceTokenizer(checkpoint_, memory_));
+      if (checkpoint_.qinfer() != nullptr) {
+        phase_ = Phase::kList;
+        return false;
       }
-      phase_ = tokenizer_ == nullptr ? Phase::kList : Phase::kCompile;
-      return false;
-    case Phase::kCompile:
-      compiled_ = std::make_unique<std::pmr::vector<uint8_t>>(memory_);
-      QINFER_RETURN_IF_ERROR(tokenizer_->Compile(compiled_.get()));
-      tokenizer_.reset();
+      if (text_ == nullptr) {
+        text_ = std::make_unique<exec::TextWork>(checkpoint_, nullptr, memory_);
+      }
+      {
+        QINFER_ASSIGN_OR_RETURN(const bool made, text_->Step());
+        if (!made) return false;
+      }
+      tokenizer_ = text_->Take().tokenizer;
+      text_.reset();
       phase_ = Phase::kList;
       return false;
     case Phase::kList:
@@ -79,7 +82,7 @@ StatusOr<bool> Documents::Step() {
         AddText(format::kSideChatTemplate, files.chat_template_jinja.text());
         AddText(format::kSideGenerationConfig, files.generation_config_json.text());
       }
-      if (compiled_ != nullptr) Add(format::kSideTokenizerCompiled, *compiled_);
+      if (tokenizer_ != nullptr) Add(format::kSideTokenizerCompiled, tokenizer_->compiled());
       phase_ = Phase::kDone;
       return true;
     case Phase::kDone:

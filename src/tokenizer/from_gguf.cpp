@@ -2,54 +2,66 @@
 // SentencePiece ones ("llama"), whose merges follow from the scores.
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <memory>
+#include <optional>
 
 #include "tokenizer/gguf_pre.h"
-#include "tokenizer/runtime.h"
-#include "tokenizer/spec.h"
+#include "tokenizer/pieces.h"
+#include "tokenizer/spec_reader.h"
 #include "tokenizer/utf8.h"
+#include "tokenizer/vocabulary.h"
 
 namespace qinfer::tokenizer {
 namespace {
 
 using format::Gguf;
+using format::GgufStrings;
 using format::GgufValue;
 
 constexpr std::string_view kMark = "\xe2\x96\x81";
 constexpr std::string_view kSpace = " ";
 constexpr uint64_t kMaxTokenBytes = 1 << 16;
+constexpr size_t kPiece = 2048;                     // tokens or merges
+constexpr size_t kBatch = 64, kBatches = 32;        // of ways to cut a token
+constexpr uint64_t kMaxSplits = uint64_t{1} << 33;  // of all tokens, squared lengths
 
 enum TokenType : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
-class GgufReader {
+class GgufReader final : public SpecReader {
  public:
   GgufReader(const Gguf& gguf, TokenizerSpec* spec)
-      : gguf_(gguf), spec_(spec), index_(*spec), types_(spec->memory) {}
+      : gguf_(gguf),
+        spec_(spec),
+        vocabulary_(spec),
+        types_(spec->memory),
+        scores_(spec->memory),
+        ranks_(spec->memory),
+        cuts_(spec->memory) {}
 
-  Status Run() {
-    QINFER_ASSIGN_OR_RETURN(const std::string_view model, Text("model", ""));
-    if (model.empty())
-      return FormatError("it holds no tokenizer (tokenizer.ggml.model is missing)");
-    if (model != "gpt2" && model != "llama")
-      return UnsupportedError(StrCat("tokenizer.ggml.model \"", std::string(model),
-                                     "\" is not supported; known are gpt2 (byte-level BPE) and "
-                                     "llama (SentencePiece BPE)"));
-    QINFER_RETURN_IF_ERROR(ReadTokens());
-    QINFER_RETURN_IF_ERROR(index_.Build());
-    bool adds_bos = false;
-    if (model == "gpt2") {
-      QINFER_ASSIGN_OR_RETURN(const std::string_view pre, Text("pre", "default"));
-      QINFER_RETURN_IF_ERROR(ApplyGgufPre(pre, spec_, &adds_bos));
-      QINFER_RETURN_IF_ERROR(ReadMerges());
-      AddDecoder(DecodeKind::kByteLevel);
-    } else {
-      adds_bos = true;
-      QINFER_RETURN_IF_ERROR(SentencePiece());
-    }
-    return Special(model == "llama", adds_bos);
+  StatusOr<bool> Step() override {
+    const absl::Span<const Stage> stages =
+        sentence_piece_ ? absl::MakeConstSpan(kSentencePiece) : absl::MakeConstSpan(kByteLevel);
+    QINFER_ASSIGN_OR_RETURN(const bool done, (this->*stages[stage_])());
+    if (!done) return false;
+    at_ = 0;
+    return ++stage_ == stages.size();
   }
 
  private:
+  // Each does a piece from at_ on, and is called until it says true.
+  using Stage = StatusOr<bool> (GgufReader::*)();
+  static const Stage kByteLevel[8], kSentencePiece[12];
+
+  struct Score {
+    double score;
+    uint32_t token;
+  };
+  struct BetterScore {
+    bool operator()(const Score& a, const Score& b) const {
+      return a.score != b.score ? a.score > b.score : a.token < b.token;
+    }
+  };
+
   const GgufValue* Find(std::string_view key) const {
     return gguf_.Find(StrCat("tokenizer.ggml.", std::string(key)));
   }
@@ -84,114 +96,174 @@ class GgufReader {
     return static_cast<int64_t>(*id);
   }
 
-  Status ReadTokens() {
+  StatusOr<bool> Begin() {
+    QINFER_ASSIGN_OR_RETURN(const std::string_view model, Text("model", ""));
+    if (model.empty())
+      return FormatError("it holds no tokenizer (tokenizer.ggml.model is missing)");
+    if (model != "gpt2" && model != "llama")
+      return UnsupportedError(StrCat("tokenizer.ggml.model \"", std::string(model),
+                                     "\" is not supported; known are gpt2 (byte-level BPE) and "
+                                     "llama (SentencePiece BPE)"));
+    sentence_piece_ = model == "llama";
     const GgufValue* tokens = Find("tokens");
     if (tokens == nullptr || tokens->count == 0)
       return FormatError("tokenizer.ggml.tokens is missing or empty");
     if (tokens->count > kMaxVocabulary)
       return FormatError(StrCat("tokenizer.ggml.tokens: ", tokens->count, " tokens; the limit is ",
                                 kMaxVocabulary));
-    std::pmr::vector<std::string_view> texts(spec_->memory);
-    if (const Status s = tokens->Strings(&texts); !s.ok()) return In(s, "tokens");
-    const GgufValue* types = Find("token_type");
-    if (types != nullptr && types->count != texts.size())
-      return FormatError(StrCat("tokenizer.ggml.token_type has ", types->count, " entries for ",
-                                texts.size(), " tokens"));
-    spec_->tokens.reserve(texts.size());
-    types_.assign(texts.size(), kNormal);
-    for (size_t i = 0; i < texts.size(); ++i) {
-      if (texts[i].size() > kMaxTokenBytes)
-        return FormatError(StrCat("tokenizer.ggml.tokens: token ", i, " has ", texts[i].size(),
+    StatusOr<GgufStrings> texts = GgufStrings::Of(*tokens);
+    if (!texts.ok()) return In(texts.status(), "tokens");
+    strings_ = *texts;
+    token_types_ = Find("token_type");
+    if (token_types_ != nullptr && token_types_->count != strings_.count())
+      return FormatError(StrCat("tokenizer.ggml.token_type has ", token_types_->count,
+                                " entries for ", strings_.count(), " tokens"));
+    spec_->tokens.reserve(strings_.count());
+    spec_->arena.reserve(tokens->size - strings_.count() * sizeof(uint64_t));
+    types_.reserve(strings_.count());
+    return true;
+  }
+
+  StatusOr<bool> ReadTokens() {
+    return SomeOf(strings_.count(), kPiece, &at_, [&](size_t i) -> Status {
+      std::string_view text;
+      if (const Status s = strings_.Next(&text); !s.ok()) return In(s, "tokens");
+      if (text.size() > kMaxTokenBytes)
+        return FormatError(StrCat("tokenizer.ggml.tokens: token ", i, " has ", text.size(),
                                   " bytes; the limit is ", kMaxTokenBytes));
-      if (FindInvalidUtf8(texts[i]) != std::string_view::npos)
+      if (FindInvalidUtf8(text) != std::string_view::npos)
         return FormatError(StrCat("tokenizer.ggml.tokens: token ", i, " is not valid UTF-8"));
       SpecToken token;
       token.id = static_cast<uint32_t>(i);
-      QINFER_RETURN_IF_ERROR(spec_->Store(texts[i], &token.text));
+      QINFER_RETURN_IF_ERROR(spec_->Store(text, &token.text));
       spec_->tokens.push_back(token);
-      if (types == nullptr) continue;
-      auto type = types->IntAt(i);
-      if (!type.ok()) return In(type.status(), "token_type");
-      types_[i] = static_cast<int8_t>(*type >= 0 && *type <= kByte ? *type : kNormal);
-    }
-    return OkStatus();
+      int64_t type = kNormal;
+      if (token_types_ != nullptr) {
+        const StatusOr<int64_t> given = token_types_->IntAt(i);
+        if (!given.ok()) return In(given.status(), "token_type");
+        if (*given >= 0 && *given <= kByte) type = *given;
+      }
+      types_.push_back(static_cast<int8_t>(type));
+      return OkStatus();
+    });
   }
 
-  Status ReadMerges() {
+  StatusOr<bool> IndexTokens() { return vocabulary_.IndexTokens(); }
+
+  StatusOr<bool> BeginMerges() {
+    QINFER_ASSIGN_OR_RETURN(const std::string_view pre, Text("pre", "default"));
+    QINFER_RETURN_IF_ERROR(ApplyGgufPre(pre, spec_, &adds_bos_));
     const GgufValue* merges = Find("merges");
     if (merges == nullptr)
       return FormatError(
           "the merges are missing (tokenizer.ggml.merges); this vocabulary cannot "
           "encode without them");
-    std::pmr::vector<std::string_view> lines(spec_->memory);
-    if (const Status s = merges->Strings(&lines); !s.ok()) return In(s, "merges");
-    spec_->merges.reserve(lines.size());
-    std::string joined;
-    for (size_t i = 0; i < lines.size(); ++i) {
-      const size_t space = lines[i].find(' ', 1);
+    StatusOr<GgufStrings> lines = GgufStrings::Of(*merges);
+    if (!lines.ok()) return In(lines.status(), "merges");
+    strings_ = *lines;
+    spec_->merges.reserve(strings_.count());
+    AddDecoder(DecodeKind::kByteLevel);
+    return true;
+  }
+
+  StatusOr<bool> ReadMerges() {
+    const TextTable& tokens = vocabulary_.model();
+    return SomeOf(strings_.count(), kPiece, &at_, [&](size_t i) -> Status {
+      std::string_view line;
+      if (const Status s = strings_.Next(&line); !s.ok()) return In(s, "merges");
+      const size_t space = line.find(' ', 1);
       if (space == std::string_view::npos)
         return FormatError(StrCat("tokenizer.ggml.merges: entry ", i,
                                   " is not two texts with a space between them"));
-      const std::string_view left = lines[i].substr(0, space);
-      const std::string_view right = lines[i].substr(space + 1);
-      joined.assign(left);
-      joined.append(right);
-      const int64_t left_id = index_.Find(left);
-      const int64_t right_id = index_.Find(right);
-      const int64_t result = index_.Find(joined);
+      const std::string_view left = line.substr(0, space);
+      const std::string_view right = line.substr(space + 1);
+      const int64_t left_id = tokens.Find(left);
+      const int64_t right_id = tokens.Find(right);
+      const int64_t result = tokens.FindJoined(left, right);
       if (left_id < 0 || right_id < 0 || result < 0)
         return FormatError(StrCat("tokenizer.ggml.merges: entry ", i,
                                   " names a token that is not in the vocabulary"));
       spec_->merges.push_back({static_cast<uint32_t>(left_id), static_cast<uint32_t>(right_id),
                                static_cast<uint32_t>(i), static_cast<uint32_t>(result)});
-    }
-    return OkStatus();
+      return OkStatus();
+    });
   }
 
-  // SentencePiece merges any two neighbours that make a token together, best score first: the same
-  // as a list of pairs ranked by the scores of what they make.
-  Status SentencePiece() {
-    const GgufValue* scores = Find("scores");
-    if (scores == nullptr)
+  StatusOr<bool> BeginScores() {
+    adds_bos_ = true;
+    token_scores_ = Find("scores");
+    if (token_scores_ == nullptr)
       return FormatError(
           "the scores are missing (tokenizer.ggml.scores); this vocabulary cannot "
           "encode without them");
     const size_t count = spec_->tokens.size();
-    if (scores->count != count)
-      return FormatError(
-          StrCat("tokenizer.ggml.scores has ", scores->count, " entries for ", count, " tokens"));
-    std::pmr::vector<double> values(count, spec_->memory);
-    for (size_t i = 0; i < count; ++i) {
-      auto score = scores->FloatAt(i);
+    if (token_scores_->count != count)
+      return FormatError(StrCat("tokenizer.ggml.scores has ", token_scores_->count, " entries for ",
+                                count, " tokens"));
+    scores_.reserve(count);
+    return true;
+  }
+
+  StatusOr<bool> ReadScores() {
+    return SomeOf(spec_->tokens.size(), kPiece, &at_, [&](size_t i) -> Status {
+      const StatusOr<double> score = token_scores_->FloatAt(i);
       if (!score.ok()) return In(score.status(), "scores");
       if (std::isnan(*score))
         return FormatError(StrCat("tokenizer.ggml.scores: token ", i, " has no number"));
-      values[i] = *score;
-    }
-    std::pmr::vector<double> ranks(values, spec_->memory);
-    std::sort(ranks.begin(), ranks.end(), std::greater<>());
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-    uint64_t splits = 0;
-    for (size_t i = 0; i < count; ++i) {
-      if (types_[i] != kNormal && types_[i] != kUserDefined) continue;
-      const std::string_view text = spec_->Text(spec_->tokens[i].text);
-      // Hashing every beginning and end costs the square of a token's length.
-      splits += text.size() * text.size();
-      if (splits > (uint64_t{1} << 33))
-        return FormatError("tokenizer.ggml.tokens: the tokens are absurdly long");
-      const auto rank = static_cast<uint32_t>(
-          std::lower_bound(ranks.begin(), ranks.end(), values[i], std::greater<>()) -
-          ranks.begin());
-      for (size_t cut = 1; cut < text.size(); ++cut) {
-        if ((text[cut] & 0xc0) == 0x80) continue;
-        const int64_t left = index_.Find(text.substr(0, cut));
-        if (left < 0) continue;
-        const int64_t right = index_.Find(text.substr(cut));
-        if (right < 0) continue;
-        spec_->merges.push_back({static_cast<uint32_t>(left), static_cast<uint32_t>(right), rank,
-                                 static_cast<uint32_t>(i)});
+      scores_.push_back({*score, static_cast<uint32_t>(i)});
+      return OkStatus();
+    });
+  }
+
+  StatusOr<bool> SortScores() {
+    if (!sort_.has_value()) sort_.emplace(&scores_, spec_->memory, BetterScore());
+    if (!sort_->Step()) return false;
+    sort_.reset();
+    return true;
+  }
+
+  // Equal scores are one rank.
+  StatusOr<bool> RankTokens() {
+    if (at_ == 0) ranks_.resize(scores_.size());
+    QINFER_ASSIGN_OR_RETURN(const bool done,
+                            SomeOf(scores_.size(), 4 * kPiece, &at_, [&](size_t i) {
+                              if (i > 0 && scores_[i].score != scores_[i - 1].score) ++rank_;
+                              ranks_[scores_[i].token] = rank_;
+                              return OkStatus();
+                            }));
+    if (!done) return false;
+    std::pmr::vector<Score>(spec_->memory).swap(scores_);
+    spec_->merges.reserve(2 * spec_->tokens.size());
+    return true;
+  }
+
+  // SentencePiece merges any two neighbours that make a token together, best score first: the same
+  // as a list of pairs ranked by the scores of what they make.
+  StatusOr<bool> SplitTokens() {
+    const size_t count = spec_->tokens.size();
+    for (size_t batch = 0; batch < kBatches && at_ < count; ++batch) {
+      cuts_.clear();
+      for (size_t tokens = 0; tokens < kBatch && at_ < count && cuts_.size() < kBatch; ++tokens) {
+        const size_t i = at_++;
+        if (types_[i] != kNormal && types_[i] != kUserDefined) continue;
+        const std::string_view text = spec_->Text(spec_->tokens[i].text);
+        splits_ += text.size() * text.size();
+        if (splits_ > kMaxSplits)
+          return FormatError("tokenizer.ggml.tokens: the tokens are absurdly long");
+        vocabulary_.model().AddSplits(text, static_cast<uint32_t>(i), &cuts_);
+      }
+      for (const TextTable::Split& cut : cuts_) {
+        uint32_t left = 0, right = 0;
+        if (!vocabulary_.model().FindParts(cut, spec_->Text(spec_->tokens[cut.owner].text), &left,
+                                           &right))
+          continue;
+        spec_->merges.push_back({left, right, ranks_[cut.owner], cut.owner});
       }
     }
+    return at_ == count;
+  }
+
+  StatusOr<bool> ApplySentencePiece() {
     QINFER_ASSIGN_OR_RETURN(const bool prefix, Bool("add_space_prefix", true));
     if (prefix) AddNormalizer(NormKind::kPrepend, kMark, {});
     AddNormalizer(NormKind::kReplace, kSpace, kMark);
@@ -204,7 +276,7 @@ class GgufReader {
     }
     spec_->byte_fallback = true;
     spec_->fuse_unk = true;
-    return OkStatus();
+    return true;
   }
 
   void AddNormalizer(NormKind kind, std::string_view text, std::string_view text2) {
@@ -232,45 +304,68 @@ class GgufReader {
            text != "<|endoftext|>";
   }
 
-  Status Special(bool sentence_piece, bool adds_bos) {
-    for (size_t i = 0; i < types_.size(); ++i) {
+  StatusOr<bool> CollectAdded() {
+    return SomeOf(types_.size(), 4 * kPiece, &at_, [&](size_t i) {
       const int64_t type = types_[i];
-      if (type != kUnknown && type != kControl && type != kUserDefined) continue;
+      if (type != kUnknown && type != kControl && type != kUserDefined) return OkStatus();
       const Piece content = spec_->tokens[i].text;
-      if (content.size == 0 || content.size > kMaxAddedBytes) continue;
+      if (content.size == 0 || content.size > kMaxAddedBytes) return OkStatus();
       SpecAdded added;
       added.content = content;
       added.flags = (type == kUserDefined ? 0u : kAddedSpecial) |
                     (StripsRight(spec_->Text(content)) ? kRstrip : 0u);
       spec_->added.push_back(added);
-    }
-    QINFER_RETURN_IF_ERROR(AssignAddedIds(index_, spec_));
-    QINFER_ASSIGN_OR_RETURN(spec_->bos, Id("bos_token_id", sentence_piece ? 1 : -1));
-    QINFER_ASSIGN_OR_RETURN(spec_->eos, Id("eos_token_id", sentence_piece ? 2 : -1));
-    if (sentence_piece) {
+      return OkStatus();
+    });
+  }
+
+  StatusOr<bool> AssignAddedIds() { return vocabulary_.AssignAddedIds(); }
+
+  StatusOr<bool> ReadSpecial() {
+    QINFER_ASSIGN_OR_RETURN(spec_->bos, Id("bos_token_id", sentence_piece_ ? 1 : -1));
+    QINFER_ASSIGN_OR_RETURN(spec_->eos, Id("eos_token_id", sentence_piece_ ? 2 : -1));
+    if (sentence_piece_) {
       QINFER_ASSIGN_OR_RETURN(spec_->unk, Id("unknown_token_id", 0));
     }
-    QINFER_ASSIGN_OR_RETURN(adds_bos, Bool("add_bos_token", adds_bos));
+    QINFER_ASSIGN_OR_RETURN(const bool adds_bos, Bool("add_bos_token", adds_bos_));
     QINFER_ASSIGN_OR_RETURN(const bool adds_eos, Bool("add_eos_token", false));
     if (adds_bos && spec_->bos >= 0) spec_->prefix.push_back(static_cast<uint32_t>(spec_->bos));
     if (adds_eos && spec_->eos >= 0) spec_->suffix.push_back(static_cast<uint32_t>(spec_->eos));
-    return OkStatus();
+    return true;
   }
 
   const Gguf& gguf_;
   TokenizerSpec* spec_;
-  TokenIndex index_;
+  Vocabulary vocabulary_;
+  bool sentence_piece_ = false, adds_bos_ = false;
+  size_t stage_ = 0;
+  size_t at_ = 0;        // where the current stage goes on
+  GgufStrings strings_;  // tokens, then merges
+  const GgufValue* token_types_ = nullptr;
+  const GgufValue* token_scores_ = nullptr;
   std::pmr::vector<int8_t> types_;
+  std::pmr::vector<Score> scores_;
+  std::optional<PieceSort<Score, BetterScore>> sort_;
+  std::pmr::vector<uint32_t> ranks_;  // by token
+  uint32_t rank_ = 0;
+  std::pmr::vector<TextTable::Split> cuts_;
+  uint64_t splits_ = 0;
 };
+
+const GgufReader::Stage GgufReader::kByteLevel[8] = {
+    &GgufReader::Begin,          &GgufReader::ReadTokens, &GgufReader::IndexTokens,
+    &GgufReader::BeginMerges,    &GgufReader::ReadMerges, &GgufReader::CollectAdded,
+    &GgufReader::AssignAddedIds, &GgufReader::ReadSpecial};
+const GgufReader::Stage GgufReader::kSentencePiece[12] = {
+    &GgufReader::Begin,        &GgufReader::ReadTokens,     &GgufReader::IndexTokens,
+    &GgufReader::BeginScores,  &GgufReader::ReadScores,     &GgufReader::SortScores,
+    &GgufReader::RankTokens,   &GgufReader::SplitTokens,    &GgufReader::ApplySentencePiece,
+    &GgufReader::CollectAdded, &GgufReader::AssignAddedIds, &GgufReader::ReadSpecial};
 
 }  // namespace
 
-StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::FromGguf(const format::Gguf& gguf,
-                                                               Memory* memory) {
-  TokenizerSpec spec(memory);
-  const Status status = GgufReader(gguf, &spec).Run();
-  if (!status.ok()) return Annotate(status, gguf.name());
-  return RuntimeTokenizer::FromSpec(spec, gguf.name(), memory);
+std::unique_ptr<SpecReader> ReadGguf(const format::Gguf& gguf, TokenizerSpec* spec) {
+  return std::make_unique<GgufReader>(gguf, spec);
 }
 
 }  // namespace qinfer::tokenizer

@@ -1,35 +1,23 @@
 // tokenizer.json (and tokenizer_config.json) to a spec. The configured steps are read in
 // json_program.cpp.
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "tokenizer/json_program.h"
-#include "tokenizer/runtime.h"
-#include "tokenizer/spec.h"
+#include "tokenizer/pieces.h"
+#include "tokenizer/spec_reader.h"
+#include "tokenizer/tokenizer_config.h"
 #include "tokenizer/tokenizer_json.h"
+#include "tokenizer/vocabulary.h"
 
 namespace qinfer::tokenizer {
 namespace {
 
-// A vocabulary may have holes, but not be mostly holes: memory follows the largest id.
-Status CheckIds(const TokenizerSpec& spec) {
-  if (spec.tokens.empty()) return FormatError("the vocabulary is empty or missing (model.vocab)");
-  const uint64_t limit = std::min<uint64_t>(spec.tokens.size() * 8 + 4096, kMaxVocabulary);
-  uint32_t largest = 0;
-  for (const SpecToken& t : spec.tokens) {
-    if (t.id >= limit)
-      return FormatError(StrCat("token \"", std::string(spec.Text(t.text)), "\" has the id ", t.id,
-                                " in a vocabulary of ", spec.tokens.size(), " tokens"));
-    largest = std::max(largest, t.id);
-  }
-  std::pmr::vector<uint8_t> seen(largest + size_t{1}, 0, spec.memory);
-  for (const SpecToken& t : spec.tokens)
-    if (seen[t.id]++ != 0) return FormatError(StrCat("two tokens have the id ", t.id));
-  return OkStatus();
-}
+constexpr size_t kPiece = 2048;  // tokens or merges
 
-Status ReadModelFlags(const JsonNode& model, const TokenizerJson& json, const TokenIndex& index,
-                      TokenizerSpec* spec) {
+Status ReadModelFlags(const JsonNode& model, const TokenizerJson& json,
+                      const Vocabulary& vocabulary, TokenizerSpec* spec) {
   const JsonNode* dropout = model.Get("dropout");
   if (dropout != nullptr && dropout->IsNumber() && dropout->number > 0)
     return UnsupportedError("model.dropout is set: encoding would be random; set it to null");
@@ -42,7 +30,7 @@ Status ReadModelFlags(const JsonNode& model, const TokenizerJson& json, const To
     return UnsupportedError("a subword prefix or suffix of more than 256 bytes");
   const JsonNode* unk = model.Get("unk_token");
   if (unk != nullptr && unk->type == JsonNode::kString) {
-    spec->unk = index.Find(unk->text);
+    spec->unk = vocabulary.model().Find(unk->text);
     if (spec->unk < 0)
       return FormatError(
           StrCat("unk_token \"", std::string(unk->text), "\" is not in the vocabulary"));
@@ -51,60 +39,16 @@ Status ReadModelFlags(const JsonNode& model, const TokenizerJson& json, const To
   return OkStatus();
 }
 
-Status ResolveMerges(const TokenizerJson& json, const TokenIndex& index, TokenizerSpec* spec) {
-  spec->merges.reserve(json.merges.size());
-  std::string joined;
-  for (size_t i = 0; i < json.merges.size(); ++i) {
-    const TokenizerJson::Merge& m = json.merges[i];
-    std::string_view left = spec->Text(m.left);
-    std::string_view right;
-    if (m.pair) {
-      right = spec->Text(m.right);
-    } else {
-      const size_t space = left.find(' ');
-      if (space == std::string_view::npos || left.find(' ', space + 1) != std::string_view::npos)
-        return FormatError(StrCat("merge ", i, " is not two texts with a space between them: \"",
-                                  std::string(left), "\""));
-      right = left.substr(space + 1);
-      left = left.substr(0, space);
-    }
-    joined.assign(left);
-    joined.append(right.substr(std::min(right.size(), spec->affix_prefix.size())));
-    const int64_t left_id = index.Find(left);
-    const int64_t right_id = index.Find(right);
-    const int64_t result = index.Find(joined);
-    if (left_id < 0 || right_id < 0 || result < 0)
-      return FormatError(StrCat("merge ", i, " (\"", std::string(left), "\", \"",
-                                std::string(right),
-                                "\") names a token that is not in the vocabulary"));
-    spec->merges.push_back({static_cast<uint32_t>(left_id), static_cast<uint32_t>(right_id),
-                            static_cast<uint32_t>(i), static_cast<uint32_t>(result)});
-  }
-  return OkStatus();
-}
-
-// "bos_token" and the like: a text, or an object with "content".
-std::string_view ConfigToken(const JsonNode& config, std::string_view key) {
-  const JsonNode* node = config.Get(key);
-  if (node == nullptr) return {};
-  return node->type == JsonNode::kString ? node->text : node->GetText("content");
-}
-
 // add_bos_token and add_eos_token of the configuration override the template, as in transformers.
-void OverrideTemplate(const JsonNode& config, TokenizerSpec* spec) {
-  const auto flag = [&](std::string_view key) -> std::optional<bool> {
-    const JsonNode* node = config.Get(key);
-    if (node == nullptr || node->type != JsonNode::kBool) return std::nullopt;
-    return node->boolean;
-  };
-  const std::optional<bool> bos = flag("add_bos_token");
+void OverrideTemplate(const TokenizerConfig& config, TokenizerSpec* spec) {
+  const std::optional<bool> bos = config.adds_bos();
   if (bos.has_value() && spec->bos >= 0) {
     const auto id = static_cast<uint32_t>(spec->bos);
     const bool there = !spec->prefix.empty() && spec->prefix.front() == id;
     if (*bos && !there) spec->prefix.insert(spec->prefix.begin(), id);
     if (!*bos && there) spec->prefix.erase(spec->prefix.begin());
   }
-  const std::optional<bool> eos = flag("add_eos_token");
+  const std::optional<bool> eos = config.adds_eos();
   if (eos.has_value() && spec->eos >= 0) {
     const auto id = static_cast<uint32_t>(spec->eos);
     const bool there = !spec->suffix.empty() && spec->suffix.back() == id;
@@ -113,60 +57,157 @@ void OverrideTemplate(const JsonNode& config, TokenizerSpec* spec) {
   }
 }
 
-Status ReadConfig(std::string_view config_json, const TokenIndex& index, TokenizerSpec* spec) {
-  if (config_json.empty()) {
-    // What the template puts first is the beginning of a text, and what it puts last its end.
-    if (!spec->prefix.empty()) spec->bos = spec->prefix.front();
-    if (!spec->suffix.empty()) spec->eos = spec->suffix.back();
+class JsonReader final : public SpecReader {
+ public:
+  JsonReader(std::string_view text, std::string_view config, TokenizerSpec* spec)
+      : spec_(spec),
+        json_(spec->memory),
+        parse_(text, &json_, spec),
+        vocabulary_(spec),
+        seen_(spec->memory) {
+    if (!config.empty()) config_.emplace(config, "tokenizer_config.json");
+  }
+
+  StatusOr<bool> Step() override {
+    QINFER_ASSIGN_OR_RETURN(const bool done, (this->*kStages[stage_])());
+    if (!done) return false;
+    at_ = 0;
+    return ++stage_ == std::size(kStages);
+  }
+
+ private:
+  // Each does a piece from at_ on, and is called until it says true.
+  using Stage = StatusOr<bool> (JsonReader::*)();
+  static const Stage kStages[10];
+
+  StatusOr<bool> Parse() { return parse_.Step(); }
+
+  StatusOr<bool> CheckModel() {
+    model_ = json_.tree.root().Get("model");
+    if (model_ == nullptr || !model_->IsObject())
+      return FormatError("not a tokenizer.json: it has no object \"model\"");
+    const std::string_view type = model_->GetText("type", json_.has_merges ? "BPE" : "");
+    if (type.empty() && json_.has_vocab_object)
+      return FormatError(
+          "the merges are missing (model.merges), and model.type does not name a type");
+    if (type != "BPE")
+      return UnsupportedError(StrCat("tokenizer model type \"", std::string(type),
+                                     "\" is not supported; known is BPE (byte-level, and "
+                                     "SentencePiece-style with byte fallback)"));
+    if (spec_->tokens.empty())
+      return FormatError("the vocabulary is empty or missing (model.vocab)");
+    return true;
+  }
+
+  // A vocabulary may have holes, but not be mostly holes: memory follows the largest id.
+  StatusOr<bool> CheckIds() {
+    const uint64_t limit = std::min<uint64_t>(spec_->tokens.size() * 8 + 4096, kMaxVocabulary);
+    return SomeOf(spec_->tokens.size(), 4 * kPiece, &at_, [&](size_t i) -> Status {
+      const SpecToken& t = spec_->tokens[i];
+      if (t.id >= limit)
+        return FormatError(StrCat("token \"", std::string(spec_->Text(t.text)), "\" has the id ",
+                                  t.id, " in a vocabulary of ", spec_->tokens.size(), " tokens"));
+      if (seen_.size() <= t.id) seen_.resize(t.id + size_t{1}, 0);
+      if (seen_[t.id]++ != 0) return FormatError(StrCat("two tokens have the id ", t.id));
+      return OkStatus();
+    });
+  }
+
+  StatusOr<bool> IndexTokens() { return vocabulary_.IndexTokens(); }
+
+  StatusOr<bool> ReadFlags() {
+    QINFER_RETURN_IF_ERROR(ReadModelFlags(*model_, json_, vocabulary_, spec_));
+    spec_->merges.reserve(json_.merges.size());
+    return true;
+  }
+
+  StatusOr<bool> ResolveMerges() {
+    QINFER_ASSIGN_OR_RETURN(const bool done,
+                            SomeOf(json_.merges.size(), kPiece, &at_,
+                                   [&](size_t i) { return ResolveMerge(i, json_.merges[i]); }));
+    if (done) std::pmr::vector<TokenizerJson::Merge>(spec_->memory).swap(json_.merges);
+    return done;
+  }
+
+  Status ResolveMerge(size_t index, const TokenizerJson::Merge& m) {
+    std::string_view left = spec_->Text(m.left);
+    std::string_view right;
+    if (m.pair) {
+      right = spec_->Text(m.right);
+    } else {
+      const size_t space = left.find(' ');
+      if (space == std::string_view::npos || left.find(' ', space + 1) != std::string_view::npos)
+        return FormatError(StrCat("merge ", index,
+                                  " is not two texts with a space between them: \"",
+                                  std::string(left), "\""));
+      right = left.substr(space + 1);
+      left = left.substr(0, space);
+    }
+    const TextTable& tokens = vocabulary_.model();
+    const int64_t left_id = tokens.Find(left);
+    const int64_t right_id = tokens.Find(right);
+    const int64_t result =
+        tokens.FindJoined(left, right.substr(std::min(right.size(), spec_->affix_prefix.size())));
+    if (left_id < 0 || right_id < 0 || result < 0)
+      return FormatError(StrCat("merge ", index, " (\"", std::string(left), "\", \"",
+                                std::string(right),
+                                "\") names a token that is not in the vocabulary"));
+    spec_->merges.push_back({static_cast<uint32_t>(left_id), static_cast<uint32_t>(right_id),
+                             static_cast<uint32_t>(index), static_cast<uint32_t>(result)});
     return OkStatus();
   }
-  format::JsonTree tree(spec->memory);
-  QINFER_RETURN_IF_ERROR(tree.Parse(config_json, "tokenizer_config.json"));
-  const JsonNode& config = tree.root();
-  if (!config.IsObject()) return FormatError("tokenizer_config.json is not an object");
-  spec->bos = FindToken(index, *spec, ConfigToken(config, "bos_token"));
-  spec->eos = FindToken(index, *spec, ConfigToken(config, "eos_token"));
-  OverrideTemplate(config, spec);
-  return OkStatus();
-}
 
-Status ReadSpec(std::string_view text, std::string_view config, TokenizerSpec* spec) {
-  TokenizerJson json(spec->memory);
-  QINFER_RETURN_IF_ERROR(ParseTokenizerJson(text, &json, spec));
-  const JsonNode* model = json.tree.root().Get("model");
-  if (model == nullptr || !model->IsObject())
-    return FormatError("not a tokenizer.json: it has no object \"model\"");
-  const std::string_view type = model->GetText("type", json.has_merges ? "BPE" : "");
-  if (type.empty() && json.has_vocab_object)
-    return FormatError(
-        "the merges are missing (model.merges), and model.type does not name a type");
-  if (type != "BPE")
-    return UnsupportedError(StrCat("tokenizer model type \"", std::string(type),
-                                   "\" is not supported; known is BPE (byte-level, and "
-                                   "SentencePiece-style with byte fallback)"));
-  QINFER_RETURN_IF_ERROR(CheckIds(*spec));
-  TokenIndex index(*spec);
-  QINFER_RETURN_IF_ERROR(index.Build());
-  QINFER_RETURN_IF_ERROR(ReadModelFlags(*model, json, index, spec));
-  QINFER_RETURN_IF_ERROR(ResolveMerges(json, index, spec));
-  QINFER_RETURN_IF_ERROR(AssignAddedIds(index, spec));
-  QINFER_RETURN_IF_ERROR(ReadNormalizer(json.tree.root().Get("normalizer"), spec));
-  QINFER_RETURN_IF_ERROR(ReadPretokenizer(json.tree.root().Get("pre_tokenizer"), spec));
-  QINFER_RETURN_IF_ERROR(ReadPostProcessor(json.tree.root().Get("post_processor"), spec));
-  QINFER_RETURN_IF_ERROR(ReadDecoder(json.tree.root().Get("decoder"), spec));
-  return ReadConfig(config, index, spec);
-}
+  StatusOr<bool> AssignAddedIds() { return vocabulary_.AssignAddedIds(); }
+
+  StatusOr<bool> ReadPrograms() {
+    const JsonNode& root = json_.tree.root();
+    QINFER_RETURN_IF_ERROR(ReadNormalizer(root.Get("normalizer"), spec_));
+    QINFER_RETURN_IF_ERROR(ReadPretokenizer(root.Get("pre_tokenizer"), spec_));
+    QINFER_RETURN_IF_ERROR(ReadPostProcessor(root.Get("post_processor"), spec_));
+    QINFER_RETURN_IF_ERROR(ReadDecoder(root.Get("decoder"), spec_));
+    return true;
+  }
+
+  StatusOr<bool> ReadConfig() {
+    if (!config_.has_value()) return true;
+    return config_->Step();
+  }
+
+  StatusOr<bool> ApplyConfig() {
+    if (config_.has_value()) {
+      spec_->bos = vocabulary_.Find(config_->bos_token());
+      spec_->eos = vocabulary_.Find(config_->eos_token());
+      OverrideTemplate(*config_, spec_);
+      return true;
+    }
+    // What the template puts first is the beginning of a text, and what it puts last its end.
+    if (!spec_->prefix.empty()) spec_->bos = spec_->prefix.front();
+    if (!spec_->suffix.empty()) spec_->eos = spec_->suffix.back();
+    return true;
+  }
+
+  TokenizerSpec* spec_;
+  TokenizerJson json_;
+  TokenizerJsonParse parse_;
+  const JsonNode* model_ = nullptr;
+  Vocabulary vocabulary_;
+  std::optional<TokenizerConfig> config_;
+  std::pmr::vector<uint8_t> seen_;  // ids
+  size_t stage_ = 0;
+  size_t at_ = 0;  // where the current stage goes on
+};
+
+const JsonReader::Stage JsonReader::kStages[10] = {
+    &JsonReader::Parse,          &JsonReader::CheckModel,   &JsonReader::CheckIds,
+    &JsonReader::IndexTokens,    &JsonReader::ReadFlags,    &JsonReader::ResolveMerges,
+    &JsonReader::AssignAddedIds, &JsonReader::ReadPrograms, &JsonReader::ReadConfig,
+    &JsonReader::ApplyConfig};
 
 }  // namespace
 
-StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::FromJson(std::string_view tokenizer_json,
-                                                               std::string_view config_json,
-                                                               const std::string& name,
-                                                               Memory* memory) {
-  TokenizerSpec spec(memory);
-  const Status status = ReadSpec(tokenizer_json, config_json, &spec);
-  if (!status.ok()) return Annotate(status, name);
-  return RuntimeTokenizer::FromSpec(spec, name, memory);
+std::unique_ptr<SpecReader> ReadTokenizerJson(std::string_view text, std::string_view config,
+                                              TokenizerSpec* spec) {
+  return std::make_unique<JsonReader>(text, config, spec);
 }
 
 }  // namespace qinfer::tokenizer

@@ -1,5 +1,5 @@
-// The one Tokenizer there is: a compiled form and what is opened from it. Where the compiled form
-// comes from is for the readers.
+// The one Tokenizer there is: a compiled form and what is opened from it. How one is made is for
+// tokenizer_work.cpp.
 #pragma once
 
 #include <memory>
@@ -9,25 +9,17 @@
 #include "tokenizer/decoder.h"
 #include "tokenizer/normalizer.h"
 #include "tokenizer/pretokenizer.h"
-#include "tokenizer/spec.h"
 #include "tokenizer/tokenizer.h"
 
 namespace qinfer::tokenizer {
 
 class RuntimeTokenizer final : public Tokenizer {
  public:
-  // Borrows `bytes`.
-  static StatusOr<std::shared_ptr<const Tokenizer>> Open(absl::Span<const uint8_t> bytes,
-                                                         const std::string& name, Memory* memory) {
-    QINFER_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> made, Make(bytes, name, memory));
-    return made;
-  }
-  // Compiles the spec and keeps the bytes.
-  static StatusOr<std::shared_ptr<const Tokenizer>> FromSpec(const TokenizerSpec& spec,
-                                                             const std::string& name,
-                                                             Memory* memory);
+  // Uses validated bytes in place, which `owned` holds, or which are borrowed.
+  static StatusOr<std::shared_ptr<const Tokenizer>> Open(const BlobView& blob, Buffer owned,
+                                                         const std::string& name, Memory* memory);
 
-  Status Compile(std::pmr::vector<uint8_t>* out) const override;
+  absl::Span<const uint8_t> compiled() const override { return blob_.bytes(); }
   Status Encode(std::string_view text, const EncodeOptions& options,
                 std::pmr::vector<int32_t>* ids) const override;
   void AppendToken(int32_t id, bool first, bool skip_special, std::string* out) const override;
@@ -41,8 +33,6 @@ class RuntimeTokenizer final : public Tokenizer {
 
  private:
   RuntimeTokenizer() = default;
-  static StatusOr<std::shared_ptr<RuntimeTokenizer>> Make(absl::Span<const uint8_t> bytes,
-                                                          const std::string& name, Memory* memory);
   Status DecodeIds(absl::Span<const int32_t> ids, bool skip_special,
                    std::string* out) const override;
   bool InRange(int32_t id) const { return id >= 0 && static_cast<uint32_t>(id) < vocab_size(); }

@@ -1,5 +1,5 @@
-// A tokenizer on its way from a file to its compiled form: what the readers fill in and
-// WriteBlob turns into bytes. The runtime never sees it.
+// A tokenizer on its way from a file to its compiled form: what the readers fill in (spec_reader.h)
+// and BlobWriter turns into bytes. The runtime never sees it.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct SpecMerge {
 struct SpecAdded {
   Piece content;
   uint32_t flags = 0;  // AddedFlags
-  uint32_t id = 0;     // by AssignAddedIds
+  uint32_t id = 0;     // by Vocabulary::AssignAddedIds
 };
 struct SpecOp {
   uint32_t kind = 0, a = 0, b = 0, c = 0;
@@ -49,36 +49,12 @@ struct TokenizerSpec {
   std::pmr::vector<char> arena;
   std::pmr::vector<SpecToken> tokens;  // the model's own, in any order; ids and texts are unique
   std::pmr::vector<SpecMerge> merges;  // in order of priority: a later entry for a pair wins
-  std::pmr::vector<SpecAdded> added;   // in the file's order; ids are given by WriteBlob
+  std::pmr::vector<SpecAdded> added;   // in the file's order
   std::vector<SpecOp> normalizer, pretokenizer, decoder;
   std::vector<uint32_t> prefix, suffix;  // ids around every text
   int64_t bos = -1, eos = -1, unk = -1;
   std::string affix_prefix, affix_suffix;
   bool byte_level = false, byte_fallback = false, fuse_unk = false, ignore_merges = false;
 };
-
-// Texts of model tokens to indices in spec.tokens, while a spec is being read.
-class TokenIndex {
- public:
-  explicit TokenIndex(const TokenizerSpec& spec) : spec_(spec), slots_(spec.memory) {}
-  // FormatError for a text that occurs twice.
-  Status Build();
-  // Id of a model token, or -1.
-  int64_t Find(std::string_view text) const;
-
- private:
-  const TokenizerSpec& spec_;
-  std::pmr::vector<uint32_t> slots_;
-  uint32_t mask_ = 0;
-};
-
-// Ids of added tokens: those of the model's vocabulary where it has the text, else the next free
-// ones, in order. Drops empty contents and repetitions.
-Status AssignAddedIds(const TokenIndex& index, TokenizerSpec* spec);
-// Id of a model or added token (ids assigned), or -1.
-int64_t FindToken(const TokenIndex& index, const TokenizerSpec& spec, std::string_view text);
-
-// The compiled form. The same spec gives the same bytes.
-StatusOr<Buffer> WriteBlob(const TokenizerSpec& spec);
 
 }  // namespace qinfer::tokenizer

@@ -11,12 +11,13 @@
 
 namespace qinfer::tokenizer {
 
-StatusOr<std::shared_ptr<RuntimeTokenizer>> RuntimeTokenizer::Make(absl::Span<const uint8_t> bytes,
-                                                                   const std::string& name,
-                                                                   Memory* memory) {
+StatusOr<std::shared_ptr<const Tokenizer>> RuntimeTokenizer::Open(const BlobView& blob,
+                                                                  Buffer owned,
+                                                                  const std::string& name,
+                                                                  Memory* memory) {
   std::shared_ptr<RuntimeTokenizer> t(new RuntimeTokenizer());
   t->memory_ = memory;
-  QINFER_ASSIGN_OR_RETURN(t->blob_, BlobView::Open(bytes, name));
+  t->blob_ = blob;
   const std::string_view strings = t->blob_.strings();
   auto normalizer = Normalizer::Open(t->blob_.normalizer(), strings, memory);
   if (!normalizer.ok()) return Annotate(normalizer.status(), StrCat(name, ": normalizer"));
@@ -27,23 +28,8 @@ StatusOr<std::shared_ptr<RuntimeTokenizer>> RuntimeTokenizer::Make(absl::Span<co
   auto decoder = Decoder::Open(t->blob_.decoder(), strings, memory);
   if (!decoder.ok()) return Annotate(decoder.status(), StrCat(name, ": decoder"));
   t->decoder_ = std::move(decoder).value();
-  return t;
-}
-
-StatusOr<std::shared_ptr<const Tokenizer>> RuntimeTokenizer::FromSpec(const TokenizerSpec& spec,
-                                                                      const std::string& name,
-                                                                      Memory* memory) {
-  auto blob = WriteBlob(spec);
-  if (!blob.ok()) return Annotate(blob.status(), name);
-  const absl::Span<const uint8_t> bytes(blob->as<uint8_t>(), blob->size());
-  QINFER_ASSIGN_OR_RETURN(std::shared_ptr<RuntimeTokenizer> made, Make(bytes, name, memory));
-  made->owned_ = std::move(blob).value();
-  return std::shared_ptr<const Tokenizer>(std::move(made));
-}
-
-Status RuntimeTokenizer::Compile(std::pmr::vector<uint8_t>* out) const {
-  out->assign(blob_.bytes().begin(), blob_.bytes().end());
-  return OkStatus();
+  t->owned_ = std::move(owned);
+  return std::shared_ptr<const Tokenizer>(std::move(t));
 }
 
 Status RuntimeTokenizer::Encode(std::string_view text, const EncodeOptions& options,
@@ -126,12 +112,6 @@ bool RuntimeTokenizer::IsSpecial(int32_t id) const {
 bool RuntimeTokenizer::adds_bos() const {
   const auto prefix = blob_.prefix_ids();
   return bos_id() >= 0 && std::find(prefix.begin(), prefix.end(), bos_id()) != prefix.end();
-}
-
-StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::FromCompiled(absl::Span<const uint8_t> bytes,
-                                                                   const std::string& name,
-                                                                   Memory* memory) {
-  return RuntimeTokenizer::Open(bytes, name, memory);
 }
 
 Status Tokenizer::Decode(absl::Span<const int32_t> ids, bool skip_special, std::string* out) const {

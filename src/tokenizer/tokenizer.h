@@ -25,20 +25,18 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // tokenizer.json; `config_json` is tokenizer_config.json or empty. `name` is for messages.
+  // A whole TokenizerWork (tokenizer_work.h) in one call.
   static StatusOr<std::shared_ptr<const Tokenizer>> FromJson(std::string_view tokenizer_json,
                                                              std::string_view config_json,
                                                              const std::string& name,
                                                              Memory* memory);
   static StatusOr<std::shared_ptr<const Tokenizer>> FromGguf(const format::Gguf& gguf,
                                                              Memory* memory);
-  // The compiled form: position-independent bytes, validated and then used in place (borrowed:
-  // `bytes`, 64-byte aligned, outlives the tokenizer). Memory beyond the bytes stays small
-  // (compiled patterns, caches).
   static StatusOr<std::shared_ptr<const Tokenizer>> FromCompiled(absl::Span<const uint8_t> bytes,
                                                                  const std::string& name,
                                                                  Memory* memory);
-  virtual Status Compile(std::pmr::vector<uint8_t>* out) const = 0;
+  // Position-independent bytes that FromCompiled takes; they live as long as the tokenizer.
+  virtual absl::Span<const uint8_t> compiled() const = 0;
 
   virtual Status Encode(std::string_view text, const EncodeOptions& options,
                         std::pmr::vector<int32_t>* ids) const = 0;

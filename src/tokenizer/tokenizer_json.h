@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "format/json_text.h"
 #include "format/json_tree.h"
 #include "tokenizer/spec.h"
 
@@ -27,8 +29,20 @@ struct TokenizerJson {
   bool has_vocab_object = false, has_vocab_array = false, has_merges = false;
 };
 
-// Parses; vocabulary entries go to spec->tokens, added tokens to spec->added. FormatError with the
-// byte offset for what is no JSON, is nested too deeply, or has entries of a wrong type.
-Status ParseTokenizerJson(std::string_view text, TokenizerJson* json, TokenizerSpec* spec);
+// Parses, a stretch at a time; vocabulary entries go to spec->tokens, added tokens to spec->added.
+class TokenizerJsonParse {
+ public:
+  // All outlive it.
+  TokenizerJsonParse(std::string_view text, TokenizerJson* json, TokenizerSpec* spec);
+  ~TokenizerJsonParse();
+  // True at the end. FormatError with the byte offset for what is no JSON, is nested too deeply, or
+  // has entries of a wrong type.
+  StatusOr<bool> Step();
+
+ private:
+  class Reader;
+  std::unique_ptr<Reader> reader_;
+  format::JsonText parse_;
+};
 
 }  // namespace qinfer::tokenizer

@@ -12,7 +12,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto opened = format::Gguf::Open({source}, &memory);
     if (opened.ok()) {
       const format::Gguf& gguf = **opened;
-      std::pmr::vector<std::string_view> strings(&memory);
       for (const std::string_view key : gguf.keys()) {
         const format::GgufValue* value = gguf.Find(key);
         if (value == nullptr) std::abort();
@@ -21,7 +20,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         (void)value->AsFloat().ok();
         (void)value->AsBool().ok();
         (void)value->AsString().ok();
-        (void)value->Strings(&strings).ok();
+        auto strings = format::GgufStrings::Of(*value);
+        std::string_view text;
+        for (uint64_t i = 0; strings.ok() && i < strings->count(); ++i) {
+          if (!strings->Next(&text).ok()) std::abort();
+        }
         if (value->count > 0) {
           (void)value->IntAt(value->count - 1).ok();
           (void)value->FloatAt(value->count - 1).ok();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/memory.h"
+#include "format/gguf.h"
 #include "io/source.h"
 
 namespace qinfer::format::testing {
@@ -88,6 +89,14 @@ inline std::shared_ptr<io::Source> Borrow(const std::string& bytes, std::string 
   return io::BorrowMemory(
       absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()),
       std::move(name));
+}
+
+// All strings of an array; empty where it is none.
+inline std::vector<std::string_view> StringsOf(const GgufValue& value) {
+  auto strings = GgufStrings::Of(value);
+  std::vector<std::string_view> all(strings.ok() ? strings->count() : 0);
+  for (std::string_view& text : all) EXPECT_TRUE(strings->Next(&text).ok());
+  return all;
 }
 
 class TempFolder {

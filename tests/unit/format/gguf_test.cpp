@@ -51,11 +51,9 @@ TEST(Gguf, ReadsValuesAndTensors) {
     EXPECT_EQ(*gguf.Find("a.u64")->AsUint(), UINT64_MAX);
     EXPECT_FALSE(gguf.Find("a.u64")->AsInt().ok());
     EXPECT_EQ(gguf.Find("absent"), nullptr);
-    std::pmr::vector<std::string_view> strings(&memory);
-    ASSERT_TRUE(gguf.Find("a.strings")->Strings(&strings).ok());
-    EXPECT_EQ((std::vector<std::string_view>(strings.begin(), strings.end())),
+    EXPECT_EQ(testing::StringsOf(*gguf.Find("a.strings")),
               (std::vector<std::string_view>{"x", "", "zwei"}));
-    EXPECT_FALSE(gguf.Find("a.ints")->Strings(&strings).ok());
+    EXPECT_FALSE(GgufStrings::Of(*gguf.Find("a.ints")).ok());
     EXPECT_EQ(*gguf.Find("a.ints")->IntAt(1), 7);
     EXPECT_EQ(*gguf.Find("a.ints")->FloatAt(0), -1.0);
     EXPECT_FALSE(gguf.Find("a.ints")->IntAt(2).ok());
@@ -133,8 +131,7 @@ TEST(Gguf, TooManyStringsCostNoMemory) {
   Memory memory;
   const auto gguf = OpenBytes(b.data, &memory);
   ASSERT_TRUE(gguf.ok()) << gguf.status();
-  std::pmr::vector<std::string_view> strings(&memory);
-  EXPECT_EQ((*gguf)->Find("k")->Strings(&strings).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(GgufStrings::Of(*(*gguf)->Find("k")).status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_LT(memory.peak_bytes(), b.data.size() + (1u << 20));
 }
 
@@ -262,9 +259,8 @@ TEST(Gguf, CutAndFlipped) {
       EXPECT_FALSE(gguf.status().message().empty());
       return false;
     }
-    std::pmr::vector<std::string_view> strings(&memory);
     for (const std::string_view key : (*gguf)->keys()) {
-      (void)(*gguf)->Find(key)->Strings(&strings);
+      (void)testing::StringsOf(*(*gguf)->Find(key));
       (void)(*gguf)->Find(key)->AsFloat().ok();
     }
     return true;
@@ -295,9 +291,10 @@ TEST(Gguf, RealVocabulary) {
   const auto begin = std::chrono::steady_clock::now();
   const auto gguf = Gguf::Open({*source}, &memory);
   ASSERT_TRUE(gguf.ok()) << gguf.status();
-  std::pmr::vector<std::string_view> tokens(&memory), merges(&memory);
-  ASSERT_TRUE((*gguf)->Find("tokenizer.ggml.tokens")->Strings(&tokens).ok());
-  ASSERT_TRUE((*gguf)->Find("tokenizer.ggml.merges")->Strings(&merges).ok());
+  const std::vector<std::string_view> tokens =
+      testing::StringsOf(*(*gguf)->Find("tokenizer.ggml.tokens"));
+  const std::vector<std::string_view> merges =
+      testing::StringsOf(*(*gguf)->Find("tokenizer.ggml.merges"));
   const double ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   RecordProperty("milliseconds", std::to_string(ms));

@@ -49,8 +49,7 @@ TEST_F(Golden, Gguf) {
   EXPECT_EQ(*gguf.Find("test.f64")->AsFloat(), -1e300);
   EXPECT_TRUE(*gguf.Find("test.bool")->AsBool());
   EXPECT_EQ(*gguf.Find("test.u64")->AsUint(), UINT64_MAX);
-  std::pmr::vector<std::string_view> strings(&memory_);
-  ASSERT_TRUE(gguf.Find("test.strings")->Strings(&strings).ok());
+  const std::vector<std::string_view> strings = testing::StringsOf(*gguf.Find("test.strings"));
   ASSERT_EQ(strings.size(), 3u);
   EXPECT_EQ(strings[1], "zw\xc3\xb6lf");
   EXPECT_EQ(*gguf.Find("test.floats")->FloatAt(1), -2.0);

@@ -164,7 +164,7 @@ TEST(QuantizeMemory, OfRealModelsFollowsThePlan) {
     auto checkpoint = host.Open(source.path);
     ASSERT_NE(checkpoint, nullptr);
     QuantizeOptions options = OptionsFor(&host, checkpoint, Samples::kNone, "/nowhere/x.qinfer");
-    options.memory_limit_bytes = 8 << 20;
+    options.memory_limit_bytes = 2 << 20;
     const Status refused = Quantize(&host, checkpoint, std::move(options));
     EXPECT_EQ(refused.code(), absl::StatusCode::kOutOfRange) << refused;
     EXPECT_NE(std::string(refused.message()).find("needs at least"), std::string::npos) << refused;
