@@ -158,30 +158,44 @@ QINFER_FN void Tile(const Call& call, const Panel (&panel)[P], uint32_t token, u
 // Undoes what Get leaves shifted, so that a widened panel is in kInt8's layout.
 template <class L>
 QINFER_FN void Widen(const uint8_t* from, uint8_t* to, uint32_t granules) {
-  for (uint32_t g = 0; g < granules; ++g, from += L::kGranule, to += 512) QINFER_UNROLL(4)
-  for (uint32_t j = 0; j < 4; ++j) {
-    const Lines w = L::Get(from, j);
-    _mm512_storeu_si512(to + j * 64, w.low);
-    _mm512_storeu_si512(to + 256 + j * 64, _mm512_srli_epi16(w.high, L::kHighShift));
+  for (uint32_t g = 0; g < granules; ++g, from += L::kGranule, to += 512) {
+    QINFER_UNROLL(8)
+    for (size_t line = 0; line < L::kGranule; line += 64) PrefetchLine(from + line);
+    QINFER_UNROLL(4)
+    for (uint32_t j = 0; j < 4; ++j) {
+      const Lines w = L::Get(from, j);
+      _mm512_storeu_si512(to + j * 64, w.low);
+      _mm512_storeu_si512(to + 256 + j * 64, _mm512_srli_epi16(w.high, L::kHighShift));
+    }
   }
 }
 
-// All tokens of a block by P panels; fours of them from the widened panels, if there are any.
+// A panel with its scales widened into the scratch's place `at`.
+QINFER_FN Panel Prepare(const Matrix& m, uint32_t p, const Scratch& s, int at) {
+  const uint8_t* data = m.data + p * m.panel_bytes;
+  const size_t others = m.scale == ScaleKind::kF16 ? 0 : layout::CodePlane(m);  // Simd asks for F16
+  for (size_t line = 0; line < others; line += 64) PrefetchLine(data + line);
+  return panel16::PreparePanel<Simd>(m, data, s.scales[at], s.supers[at]);
+}
+
+// All tokens of a block by P panels; sixes and fours of them from the widened panels, if there are
+// any (INT8's need no widening).
 template <class L, int P, Mode M, int kUnit>
 void Tokens(const Call& call, const Panel (&panel)[P], const Panel* wide, uint32_t first,
             uint32_t last, uint32_t row, float* out, size_t stride) {
   uint32_t t = first;
-  if constexpr (L::kGranule != Bytes8::kGranule) {
-    if (wide != nullptr) {
-      const Panel(&widened)[P] = *reinterpret_cast<const Panel(*)[P]>(wide);
-      if constexpr (kUnit == kBlocks32)
-        for (; t + 6 <= last; t += 6)
-          Tile<Bytes8, 6, P, M, kUnit>(call, widened, t, row, out, stride, false);
-      for (; t + 4 <= last; t += 4)
-        Tile<Bytes8, 4, P, M, kUnit>(call, widened, t, row, out, stride, false);
-    }
+  if (wide != nullptr) {
+    const Panel(&widened)[P] = *reinterpret_cast<const Panel(*)[P]>(wide);
+    constexpr bool kInPlace = L::kGranule == Bytes8::kGranule;  // not read yet
+    if constexpr (kUnit == kBlocks32)
+      for (; t + 6 <= last; t += 6)
+        Tile<Bytes8, 6, P, M, kUnit>(call, widened, t, row, out, stride, kInPlace && t == first);
+    for (; t + 4 <= last; t += 4)
+      Tile<Bytes8, 4, P, M, kUnit>(call, widened, t, row, out, stride, kInPlace && t == first);
   }
-  for (; t + 4 <= last; t += 4) Tile<L, 4, P, M, kUnit>(call, panel, t, row, out, stride, false);
+  // The first to read a panel asks ahead for the next one.
+  for (; t + 4 <= last; t += 4)
+    Tile<L, 4, P, M, kUnit>(call, panel, t, row, out, stride, t == first);
   if (t + 2 <= last) {
     Tile<L, 2, P, M, kUnit>(call, panel, t, row, out, stride, true);
     t += 2;
@@ -190,60 +204,47 @@ void Tokens(const Call& call, const Panel (&panel)[P], const Panel* wide, uint32
 }
 
 // From here on panels are widened once for all their tokens.
-constexpr uint32_t kWidenTokens = 8;
+constexpr uint32_t kWidenTokens = 24;
 // Codes of a block of tokens stay in the second-level cache while panels pass by.
 constexpr uint32_t kTokenBlockBytes = 256 * 1024;
 
-template <WeightKind K, class L, Mode M, int P, int kUnit>
-QINFER_FN void Panels(const Call& call, uint32_t p, uint32_t first, uint32_t last, float* out,
-                      size_t out_stride, const Scratch& s) {
-  const Matrix& m = *call.m;
-  Panel panel[P];
-  for (int i = 0; i < P; ++i)
-    panel[i] = panel16::PreparePanel<Simd>(
-        m, m.data + (p + static_cast<uint32_t>(i)) * m.panel_bytes, s.scales[i], s.supers[i]);
-  const uint32_t row = p * kPanelRows;
-  if (K == WeightKind::kInt8 || last - first < kWidenTokens) {
-    Tokens<L, P, M, kUnit>(call, panel, nullptr, first, last, row, out, out_stride);
-    return;
-  }
-  Panel wide[P];
-  for (int i = 0; i < P; ++i) {
-    Widen<L>(panel[i].codes, s.widened[i], call.padded / kInputGranule);
-    wide[i] = panel[i];
-    wide[i].codes = s.widened[i];
-  }
-  Tokens<L, P, M, kUnit>(call, panel, wide, first, last, row, out, out_stride);
-}
-
-// Up to three rows of activations. Memory is what these wait for: one panel after the other is one
-// stream, with its scales, which are read first, asked for as far ahead as its codes.
-template <WeightKind K, class L, Mode M, int kUnit>
+// Few rows of activations. Memory is what these wait for: one panel after the other is one stream,
+// with its scales, which are read first, asked for as far ahead as its codes.
+template <class L, Mode M, int kUnit>
 QINFER_FN void Stream(const Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_t tokens,
                       float* out, size_t stride, const Scratch& s) {
   const Matrix& m = *call.m;
-  const size_t others = m.scale == ScaleKind::kF16 ? 0 : layout::CodePlane(m);  // Simd asks for F16
   for (uint32_t p = panel_begin; p < panel_end; ++p) {
-    const uint8_t* data = m.data + p * m.panel_bytes;
-    for (size_t line = 0; line < others; line += 64) PrefetchLine(data + line);
-    Panels<K, L, M, 1, kUnit>(call, p, 0, tokens, out, stride, s);
+    const Panel panel[1] = {Prepare(m, p, s, 0)};
+    Tokens<L, 1, M, kUnit>(call, panel, nullptr, 0, tokens, p * kPanelRows, out, stride);
   }
 }
 
-template <WeightKind K, class L, Mode M, int kUnit>
-QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_t tokens,
-                   float* out, size_t out_stride, const Scratch& s) {
-  if (tokens < 4) {
-    return Stream<K, L, M, kUnit>(call, panel_begin, panel_end, tokens, out, out_stride, s);
+template <class L, Mode M, int P, int kUnit>
+QINFER_FN void Panels(const Call& call, uint32_t p, uint32_t first, uint32_t last, float* out,
+                      size_t stride, const Scratch& s) {
+  Panel panel[P], wide[P];
+  for (int i = 0; i < P; ++i) {
+    panel[i] = wide[i] = Prepare(*call.m, p + static_cast<uint32_t>(i), s, i);
+    if (L::kGranule == Bytes8::kGranule) continue;
+    Widen<L>(panel[i].codes, s.widened[i], call.padded / kInputGranule);
+    wide[i].codes = s.widened[i];
   }
+  Tokens<L, P, M, kUnit>(call, panel, wide, first, last, p * kPanelRows, out, stride);
+}
+
+template <class L, Mode M, int kUnit>
+QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_t tokens,
+                   float* out, size_t stride, const Scratch& s) {
+  if (tokens < kWidenTokens)
+    return Stream<L, M, kUnit>(call, panel_begin, panel_end, tokens, out, stride, s);
   uint32_t token_block = kTokenBlockBytes / call.padded / 12 * 12;
   if (token_block < 36) token_block = 36;
   for (uint32_t first = 0; first < tokens; first += token_block) {
     const uint32_t last = Min(tokens, first + token_block);
     uint32_t p = panel_begin;
-    for (; p + 2 <= panel_end; p += 2)
-      Panels<K, L, M, 2, kUnit>(call, p, first, last, out, out_stride, s);
-    if (p < panel_end) Panels<K, L, M, 1, kUnit>(call, p, first, last, out, out_stride, s);
+    for (; p + 2 <= panel_end; p += 2) Panels<L, M, 2, kUnit>(call, p, first, last, out, stride, s);
+    if (p < panel_end) Panels<L, M, 1, kUnit>(call, p, first, last, out, stride, s);
   }
 }
 
@@ -258,11 +259,11 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
         constexpr Mode kMode = static_cast<Mode>(mode.value);
         if constexpr (unit.value == 32 && (kMode == kSym || kMode == kMin)) {
           if (x.block == 32)
-            return Run<K, L, kMode, kBlocks32>(call, panel_begin, panel_end, tokens * x.planes, out,
-                                               out_stride, s);
+            return Run<L, kMode, kBlocks32>(call, panel_begin, panel_end, tokens * x.planes, out,
+                                            out_stride, s);
         }
-        Run<K, L, kMode, unit.value>(call, panel_begin, panel_end, tokens * x.planes, out,
-                                     out_stride, s);
+        Run<L, kMode, unit.value>(call, panel_begin, panel_end, tokens * x.planes, out, out_stride,
+                                  s);
       });
 }
 

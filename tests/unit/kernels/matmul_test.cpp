@@ -76,7 +76,7 @@ TEST_P(QuantizedMatmul, EveryTableGivesTheSameBits) {
         const uint32_t panels = w.matrix.panels();
         const std::vector<float> expected = RunInt8(ref, w.matrix, a.a, kTokens, 0, panels);
         for (const Table* table : TablesUnderTest())
-          for (const uint32_t tokens : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 17u, 40u}) {
+          for (const uint32_t tokens : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 17u, 29u, 40u}) {
             const std::vector<float> out = RunInt8(*table, w.matrix, a.a, tokens, 0, panels);
             ASSERT_TRUE(SameBits(expected.data(), out.data(), out.size()))
                 << table->name << " " << ShapeName(GetParam()) << " " << size.rows << "x"
