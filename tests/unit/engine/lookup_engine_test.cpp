@@ -54,11 +54,6 @@ struct Outcome {
   std::vector<std::pair<int32_t, float>> logprobs;
   std::vector<size_t> texts;  // sizes, in order
   LookupCounts counts;
-
-  friend bool operator==(const Outcome& a, const Outcome& b) {
-    return a.tokens == b.tokens && a.text == b.text && a.finish == b.finish &&
-           a.logprobs == b.logprobs && a.texts == b.texts;
-  }
 };
 
 void TakeEvents(Generation* generation, Outcome* outcome) {
