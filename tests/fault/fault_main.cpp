@@ -29,6 +29,7 @@ struct Countdown {
 };
 Countdown g_new, g_allocator, g_read;
 bool g_watch_new = false;
+bool g_made_do = false;  // who asks without exceptions may do without: std::stable_sort does
 long g_live_new = 0, g_live_blocks = 0, g_drops = 0, g_opens = 0;
 
 }  // namespace
@@ -55,7 +56,10 @@ void* operator new(std::size_t size, std::align_val_t align) {
   return block;
 }
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  if (g_watch_new && g_new.Fails()) return nullptr;
+  if (g_watch_new && g_new.Fails()) {
+    g_made_do = true;
+    return nullptr;
+  }
   void* block = std::malloc(size == 0 ? 1 : size);
   if (block != nullptr) ++g_live_new;
   return block;
@@ -120,6 +124,7 @@ Outcome RunOnce(const fault::NamedScenario& scenario, const fault::Files& files,
   which->left = n;
   which->stays = stays;
   Outcome outcome;
+  g_made_do = false;
   g_watch_new = true;
   outcome.status = scenario.run(files, hooks, &outcome.err);
   g_watch_new = false;
@@ -139,32 +144,27 @@ int main(int argc, char** argv) {
   std::string kind = argc > 1 ? argv[1] : "";
   const bool stays = kind.size() > 3 && kind.compare(kind.size() - 3, 3, "-on") == 0;
   if (stays) kind.resize(kind.size() - 3);
-  const char* const only = argc > 2 ? argv[2] : nullptr;
-  // How long one scenario may take before its failures are spread out: everything is tried in
-  // `full`.
-  const bool full = argc > 3 && std::strcmp(argv[3], "full") == 0;
+  const char* const only = argc > 2 ? argv[2] : "all";
+  const long single = argc > 3 ? std::atol(argv[3]) : 0;
   Countdown* which = nullptr;
   if (kind == "new") which = &g_new;
   if (kind == "allocator") which = &g_allocator;
   if (kind == "read") which = &g_read;
   if (which == nullptr) {
-    std::fprintf(
-        stderr,
-        "usage: fault_injection new|allocator|read[-on] [SCENARIO... as it begins|all [full]]\n");
+    std::fprintf(stderr,
+                 "usage: fault_injection new|allocator|read[-on] [SCENARIO, as it begins|all [N-TH "
+                 "ALONE]]\n");
     return 2;
   }
   fault::Files files;
-  if (!fault::LoadFiles(&files)) {
-    std::printf("skipped: no test model\n");
-    return 77;
-  }
+  if (!fault::LoadFiles(&files)) return 1;
   qinfer_allocator allocator = QINFER_ALLOCATOR_INIT;
   allocator.alloc = Allocate;
   allocator.release = Release;
   const fault::Hooks hooks{&allocator, Open};
   long total = 0;
   for (const fault::NamedScenario& scenario : fault::Scenarios()) {
-    if (only != nullptr && std::strcmp(only, "all") != 0 &&
+    if (std::strcmp(only, "all") != 0 &&
         std::strncmp(only, scenario.name, std::strlen(only)) != 0) {
       continue;
     }
@@ -178,18 +178,14 @@ int main(int argc, char** argv) {
       continue;
     }
     const long points = which->seen;
-    // The time for one scenario is bounded: the first 200 points one by one, then in even steps.
-    const double affordable = 12.0 / (seconds > 1e-4 ? seconds : 1e-4);
-    const long step = full || points < 200 + affordable
-                          ? 1
-                          : static_cast<long>(points / (affordable > 1 ? affordable : 1)) + 1;
     long injected = 0;
-    for (long n = 1; n <= points; n += n < 200 ? 1 : step) {
+    for (long n = single > 0 ? single : 1; n <= (single > 0 ? single : points); ++n) {
       const long live_new = g_live_new, live_blocks = g_live_blocks;
       Outcome outcome = RunOnce(scenario, files, hooks, which, n, stays);
       ++injected;
       const qinfer_status expected = which == &g_read ? QINFER_E_IO : QINFER_E_NOMEM;
-      if (outcome.status != expected) Complain(scenario.name, n, "wrong status", outcome);
+      if (outcome.status != expected && !(g_made_do && outcome.status >= QINFER_OK))
+        Complain(scenario.name, n, "wrong status", outcome);
       if (outcome.status < 0 && outcome.err.message[0] == 0) {
         Complain(scenario.name, n, "no message", outcome);
       }
@@ -204,7 +200,7 @@ int main(int argc, char** argv) {
     clean = RunOnce(scenario, files, hooks, which, 0, false);
     if (clean.status < 0) Complain(scenario.name, injected, "no retry", clean);
     g_drops = g_opens = 0;
-    std::printf("%-10s %6ld of %6ld points of %s failed, %.3f s a run\n", scenario.name, injected,
+    std::printf("%-12s %6ld of %6ld points of %s failed, %.4f s a run\n", scenario.name, injected,
                 points, kind.c_str(), seconds);
     std::fflush(stdout);
     total += injected;

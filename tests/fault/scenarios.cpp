@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -108,6 +109,9 @@ const std::string kSmallTokenizer = R"({"version":"1.0","added_tokens":[{"id":0,
 "continuing_subword_prefix":null,"end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,
 "vocab":{"<s>":0,"a":1,"b":2,"c":3,"ab":4,"abc":5},"merges":["a b","ab c"]}})";
 
+const std::string kSmallTokenizerConfig =
+    R"({"bos_token":"<s>","add_bos_token":true,"chat_template":"{{ messages[0].content }}"})";
+
 qinfer_status Tokenize(const Files&, const Hooks& hooks, qinfer_error* err) {
   Runtime runtime;
   Model model;
@@ -160,7 +164,7 @@ qinfer_status Generate(const Files& files, const Hooks& hooks, qinfer_error* err
   engine_options.max_sessions = 2;
   TRY(qinfer_engine_create(model.handle, &engine_options, &engine.handle, err));
   TRY(qinfer_session_create(engine.handle, &session.handle, err));
-  TRY(qinfer_session_append_text(session.handle, "In the", QINFER_STRLEN, 0, err));
+  TRY(qinfer_session_append_text(session.handle, "abcab", QINFER_STRLEN, 0, err));
   TRY(qinfer_session_fork(session.handle, &fork.handle, err));
   qinfer_generate_options options = QINFER_GENERATE_OPTIONS_INIT;
   options.max_tokens = 6;
@@ -273,24 +277,28 @@ qinfer_status AppendBytes(void* user, uint64_t offset, const void* src, size_t n
   return QINFER_OK;
 }
 
-// The model in the folder as a .qinfer file.
-qinfer_status MakeQinfer(const std::string& path, std::string* out) {
+// The model as a .qinfer file.
+qinfer_status MakeQinfer(Files* files, qinfer_error* err) {
   Runtime runtime;
   Model model;
   Task task;
-  TRY(qinfer_runtime_create(QINFER_ABI, nullptr, &runtime.handle, nullptr));
+  TRY(qinfer_runtime_create(QINFER_ABI, nullptr, &runtime.handle, err));
   qinfer_source source = QINFER_SOURCE_INIT;
-  source.path = Text(path);
+  source.data = files->weights.data();
+  source.data_size = files->weights.size();
+  source.config_json = Text(files->config);
+  source.tokenizer_json = Text(files->tokenizer);
+  source.tokenizer_config_json = Text(files->tokenizer_config);
   qinfer_load_options load = QINFER_LOAD_OPTIONS_INIT;
   load.parts = QINFER_PARTS_HEADER;
-  TRY(qinfer_model_load(runtime.handle, &source, &load, &model.handle, nullptr));
+  TRY(qinfer_model_load(runtime.handle, &source, &load, &model.handle, err));
   qinfer_write_io sink = QINFER_WRITE_IO_INIT;
-  sink.user = out;
+  sink.user = &files->qinfer;
   sink.write_at = AppendBytes;
   qinfer_target target = QINFER_TARGET_INIT;
   target.io = &sink;
-  TRY(qinfer_convert_begin(model.handle, &target, &task.handle, nullptr));
-  return qinfer_task_wait(task.handle, UINT64_MAX, nullptr);
+  TRY(qinfer_convert_begin(model.handle, &target, &task.handle, err));
+  return qinfer_task_wait(task.handle, UINT64_MAX, err);
 }
 
 bool ReadAll(const std::string& path, std::string* out) {
@@ -303,18 +311,25 @@ bool ReadAll(const std::string& path, std::string* out) {
 }  // namespace
 
 bool LoadFiles(Files* files) {
-  for (const char* folder :
-       {QINFER_SOURCE_DIR "/samples/models/tiny-llama", QINFER_SHARED_DIR "/models/tiny-llama"}) {
-    const std::string path = folder;
-    if (!ReadAll(path + "/config.json", &files->config)) continue;
-    files->path = path;
-    return ReadAll(path + "/model.safetensors", &files->weights) &&
-           ReadAll(path + "/tokenizer.json", &files->tokenizer) &&
-           ReadAll(path + "/tokenizer_config.json", &files->tokenizer_config) &&
-           ReadAll(QINFER_SOURCE_DIR "/tests/golden/gguf-models/llama-rope-freqs.gguf",
-                   &files->gguf) &&
-           MakeQinfer(path, &files->qinfer) >= QINFER_OK;
+  files->path = QINFER_SOURCE_DIR "/tests/golden/models/llama-odd";
+  files->tokenizer = kSmallTokenizer;
+  files->tokenizer_config = kSmallTokenizerConfig;
+  const struct {
+    std::string path;
+    std::string* out;
+  } wanted[] = {
+      {files->path + "/config.json", &files->config},
+      {files->path + "/model.safetensors", &files->weights},
+      {QINFER_SOURCE_DIR "/tests/golden/gguf-models/llama-rope-freqs.gguf", &files->gguf},
+  };
+  for (const auto& file : wanted) {
+    if (ReadAll(file.path, file.out)) continue;
+    std::fprintf(stderr, "cannot read %s\n", file.path.c_str());
+    return false;
   }
+  qinfer_error err = QINFER_ERROR_INIT;
+  if (MakeQinfer(files, &err) >= QINFER_OK) return true;
+  std::fprintf(stderr, "making a .qinfer file: %s\n", err.message);
   return false;
 }
 

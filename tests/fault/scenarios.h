@@ -18,12 +18,14 @@ struct Hooks {
   qinfer_io (*open)(const std::string* bytes);
 };
 
+// A model of a few thousand parameters in every container, with a vocabulary of a few tokens: small
+// enough for every single failure to be tried.
 struct Files {
   std::string weights, config, tokenizer, tokenizer_config;
-  std::string gguf, qinfer;  // small models in the other containers
-  std::string path;
+  std::string gguf, qinfer;
+  std::string path;  // of the folder
 };
-// False: there is no test model.
+// False, with a message on stderr: something of it is not there.
 bool LoadFiles(Files* files);
 
 using Scenario = qinfer_status (*)(const Files& files, const Hooks& hooks, qinfer_error* err);
