@@ -335,9 +335,10 @@ typedef struct qinfer_render_options {
   qinfer_str template_name; /* of template_text, for messages */
   qinfer_str bos_token;     /* texts that the template may use; empty = the model's */
   qinfer_str eos_token;
-  int64_t now_unix_seconds;  /* for strftime_now, in UTC; 0 = now; QINFER_NOW_EPOCH = 1970-01-01 */
-  uint64_t max_output_bytes; /* 0 = 64 MiB */
-  uint64_t max_steps;        /* bound on the template's work; 0 = 10 million */
+  int64_t now_unix_seconds; /* for strftime_now, in UTC; 0 = now; QINFER_NOW_EPOCH = 1970-01-01 */
+  /* 0 = 64 MiB. A rendering takes at most 64 MiB of memory, or four times this if that is more. */
+  uint64_t max_output_bytes;
+  uint64_t max_steps; /* bound on the template's work; 0 = 10 million */
 } qinfer_render_options;
 #define QINFER_RENDER_OPTIONS_INIT                                                           \
   {                                                                                          \

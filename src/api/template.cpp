@@ -1,6 +1,7 @@
 // Messages as JSON, limits, and the two ways to name a template.
 #include "api/template.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -85,7 +86,12 @@ StatusOr<std::string> RenderTemplate(const ModelState* model,
                            : read.now_unix_seconds == QINFER_NOW_EPOCH ? 0
                                                                        : read.now_unix_seconds;
   tokenizer::RenderLimits limits;
-  if (read.max_output_bytes != 0) limits.max_output_bytes = read.max_output_bytes;
+  if (read.max_output_bytes != 0) {
+    limits.max_output_bytes = read.max_output_bytes;
+    // Text that grows is there twice at times, and so is what it is made of.
+    limits.max_memory_bytes =
+        std::max(limits.max_memory_bytes, 4 * std::min(read.max_output_bytes, UINT64_MAX / 4));
+  }
   if (read.max_steps != 0) limits.max_steps = read.max_steps;
 
   QINFER_ASSIGN_OR_RETURN(const std::string_view own, Text(read.template_text, "template_text"));

@@ -21,6 +21,16 @@ class JinjaTemplate final : public ChatTemplate {
 
   StatusOr<std::string> Render(const RenderInput& input,
                                const RenderLimits& limits) const override {
+    try {
+      return RenderWithin(input, limits);
+    } catch (const jinja::MemoryLimit&) {  // before the evaluator was there to catch it
+      return BudgetError(StrCat("the variables of a template take more than max_memory_bytes = ",
+                                limits.max_memory_bytes));
+    }
+  }
+
+ private:
+  StatusOr<std::string> RenderWithin(const RenderInput& input, const RenderLimits& limits) const {
     using jinja::Kind;
     using jinja::Value;
     jinja::Interp interp(ast_.get(), limits, input.now_unix_seconds);
@@ -38,8 +48,8 @@ class JinjaTemplate final : public ChatTemplate {
     interp.SetVariable("tools", std::move(tools));
     interp.SetVariable("documents", Value::None());
     interp.SetVariable("add_generation_prompt", Value::Bool(input.add_generation_prompt));
-    interp.SetVariable("bos_token", interp.String(std::string(input.bos_token)));
-    interp.SetVariable("eos_token", interp.String(std::string(input.eos_token)));
+    interp.SetVariable("bos_token", interp.String(input.bos_token));
+    interp.SetVariable("eos_token", interp.String(input.eos_token));
     if (!input.extra_json.empty()) {
       QINFER_ASSIGN_OR_RETURN(const Value extra,
                               jinja::ParseJson(&interp, input.extra_json, "extra variables"));
@@ -51,7 +61,6 @@ class JinjaTemplate final : public ChatTemplate {
     return interp.Run();
   }
 
- private:
   const std::string text_;
   const std::unique_ptr<const jinja::Ast> ast_;
 };

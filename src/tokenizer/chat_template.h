@@ -16,7 +16,8 @@ struct RenderLimits {
   uint64_t max_steps = 10'000'000;  // evaluated nodes and loop turns
   uint32_t max_depth = 128;         // nested expressions, blocks and macro calls
   uint64_t max_output_bytes = 64u << 20;
-  uint64_t max_memory_bytes = 64u << 20;  // of all values alive
+  // Of all that a rendering allocates: values, texts being written, what operations take meanwhile.
+  uint64_t max_memory_bytes = 64u << 20;
 };
 
 struct RenderInput {

@@ -134,11 +134,17 @@ struct Stmt {
 // Ids that the evaluator itself needs.
 enum WellKnownName : NameId { kNameLoop, kNameCaller, kNameVarargs, kNameKwargs, kNameSelf };
 
+// Names are looked up without a copy of them.
+struct NameHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+};
+
 struct Ast {
   std::string template_name;
   std::vector<std::string> names;
   // Not Abseil's table: that one does not survive an allocation that fails while it grows.
-  std::unordered_map<std::string, NameId> ids;
+  std::unordered_map<std::string, NameId, NameHash, std::equal_to<>> ids;
   Body body;
   std::vector<std::pair<NameId, const Stmt*>> blocks;
 };

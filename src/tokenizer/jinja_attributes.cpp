@@ -40,13 +40,12 @@ std::string ObjectName(const Value& value) {
 }
 
 Value NoAttribute(Context* context, const Value& value, std::string_view name) {
-  return context->Undefined(
-      StrCat("'", ObjectName(value), "' has no attribute '", std::string(name), "'"));
+  return context->Undefined({"'", ObjectName(value), "' has no attribute '", name, "'"});
 }
 
 Value NoItem(Context* context, const Value& value, const Value& key) {
   if (key.IsString()) return NoAttribute(context, value, key.AsString());
-  return context->Undefined(StrCat(ObjectName(value), " has no element ", Repr(context, key)));
+  return context->Undefined({ObjectName(value), " has no element ", QuotedRepr(context, key)});
 }
 
 // What is no method: properties of loops, namespaces, groups, cyclers, numbers. False if there is
@@ -132,7 +131,7 @@ bool FindItem(Context* context, const Value& value, const Value& key, Value* out
       const size_t start = ByteOffset(text, static_cast<size_t>(index));
       size_t end = start;
       DecodeUtf8(text, &end);
-      *out = context->String(std::string(text.substr(start, end - start)), value.IsMarkup());
+      *out = context->String(text.substr(start, end - start), value.IsMarkup());
       return true;
     }
     default:
@@ -145,12 +144,11 @@ bool FindAttribute(Context* context, const Value& value, std::string_view name, 
   if (FindProperty(context, value, name, out)) return true;
   switch (FindMethod(value, name)) {
     case AttributeKind::kMethod:
-      *out = Value::Of(Kind::kMethod,
-                       std::make_shared<MethodObject>(context->meter(), value, std::string(name)));
+      *out = Value::Of(Kind::kMethod, MakeCounted<MethodObject>(context->meter(), value, name));
       return true;
     case AttributeKind::kUnsafe:
-      *out = context->Undefined(StrCat("access to attribute '", std::string(name), "' of '",
-                                       std::string(TypeName(value)), "' object is unsafe."));
+      *out = context->Undefined(
+          {"access to attribute '", name, "' of '", TypeName(value), "' object is unsafe."});
       return true;
     default:
       return false;
@@ -192,6 +190,12 @@ bool SliceIndices(Context* context, const Value parts[3], int64_t size, SliceRan
   return true;
 }
 
+size_t SliceLength(const SliceRange& range) {
+  const int64_t span = range.step > 0 ? range.stop - range.start : range.start - range.stop;
+  const int64_t step = range.step > 0 ? range.step : -range.step;
+  return span <= 0 ? 0 : static_cast<size_t>((span - 1) / step + 1);
+}
+
 template <typename Take>
 void WalkSlice(const SliceRange& range, Take take) {
   if (range.step > 0) {
@@ -208,17 +212,26 @@ Value SliceString(Context* context, const Value& value, const Value parts[3]) {
   if (!SliceIndices(context, parts, static_cast<int64_t>(CountCodePoints(text)), &range)) {
     return Value();
   }
+  const size_t count = SliceLength(range);
+  if (count == 0) return context->String("", value.IsMarkup());
+  const size_t start = ByteOffset(text, static_cast<size_t>(range.start));
   if (range.step == 1) {
-    if (range.start >= range.stop) return context->String("", value.IsMarkup());
-    const size_t start = ByteOffset(text, static_cast<size_t>(range.start));
     const std::string_view rest = text.substr(start);
-    const size_t length = ByteOffset(rest, static_cast<size_t>(range.stop - range.start));
-    return context->String(std::string(rest.substr(0, length)), value.IsMarkup());
+    return context->String(rest.substr(0, ByteOffset(rest, count)), value.IsMarkup());
   }
-  if (!context->Room(4 * text.size())) return Value();
-  const std::u32string chars = ToCodePoints(text);
-  std::string out;
-  WalkSlice(range, [&](size_t i) { AppendUtf8(chars[i], &out); });
+  // A walk over the characters between, so that no table of them is needed.
+  Text out(context->meter());
+  out.reserve(std::min(text.size(), 4 * count));
+  size_t at = start;
+  int64_t position = range.start;
+  WalkSlice(range, [&](size_t i) {
+    const auto target = static_cast<int64_t>(i);
+    for (; position < target; ++position) DecodeUtf8(text, &at);
+    for (; position > target; --position) DecodeUtf8Back(text, &at);
+    size_t end = at;
+    DecodeUtf8(text, &end);
+    out += text.substr(at, end - at);
+  });
   return context->String(std::move(out), value.IsMarkup());
 }
 
@@ -291,7 +304,8 @@ Value GetSlice(Context* context, const Value& value, const Value& start, const V
       if (!SliceIndices(context, parts, static_cast<int64_t>(items.size()), &range)) {
         return Value();
       }
-      std::vector<Value> taken;
+      Items taken(context->meter());
+      taken.reserve(SliceLength(range));
       WalkSlice(range, [&](size_t i) { taken.push_back(items[i]); });
       return value.Is(Kind::kList) ? context->List(std::move(taken))
                                    : context->Tuple(std::move(taken));
@@ -299,7 +313,7 @@ Value GetSlice(Context* context, const Value& value, const Value& start, const V
     case Kind::kRange: {
       const auto* r = value.As<RangeObject>();
       if (!SliceIndices(context, parts, r->size(), &range)) return Value();
-      return Value::Of(Kind::kRange, std::make_shared<RangeObject>(
+      return Value::Of(Kind::kRange, MakeCounted<RangeObject>(
                                          context->meter(), r->start + range.start * r->step,
                                          r->start + range.stop * r->step, r->step * range.step));
     }

@@ -13,50 +13,41 @@ Interp::Flow Interp::ExecFor(const Stmt& stmt) {
 }
 
 Sequence Interp::FilterItems(const Stmt& stmt, const FramePtr& parent, const Sequence& items) {
-  std::vector<Value> kept;
+  Items kept(meter());
   for (const Value& item : items->items) {
-    FramePtr inner = Push(parent);
-    frame_ = inner;
+    const Scope inner(this, parent);
     Assign(*stmt.target, item);
     const bool keep = ok() && Truth(Eval(*stmt.test));
-    Pop(std::move(inner), parent);
     if (!ok()) return nullptr;
     if (keep) kept.push_back(item);
   }
-  return std::make_shared<const ListObject>(meter(), std::move(kept));
+  return MakeCounted<ListObject>(meter(), std::move(kept));
 }
 
 Interp::Flow Interp::RunLoop(const Stmt& stmt, const FramePtr& parent, const Value& iterable,
                              uint32_t depth0) {
-  const FramePtr outer = frame_;
   Sequence items = Iterate(this, iterable);
   if (items != nullptr && stmt.test != nullptr) items = FilterItems(stmt, parent, items);
-  frame_ = outer;
   if (items == nullptr || !ok()) return Flow::kStop;
 
-  auto loop = std::make_shared<LoopObject>(meter(), &stmt, items, depth0);
+  auto loop = MakeCounted<LoopObject>(meter(), &stmt, items, depth0);
   const Value loop_value = Value::Of(Kind::kLoop, loop);
   if (stmt.recursive) loop->frame = parent;
   Flow flow = Flow::kNext;
   for (size_t i = 0; i < items->items.size(); ++i) {
     loop->index = i;
-    FramePtr inner = Push(parent);
-    frame_ = inner;
-    inner->vars.emplace_back(kNameLoop, loop_value);
+    const Scope inner(this, parent);
+    inner.frame()->vars.emplace_back(kNameLoop, loop_value);
     Assign(*stmt.target, items->items[i]);
     meter()->Step();
     flow = ok() ? ExecBody(stmt.body) : Flow::kStop;
-    Pop(std::move(inner), outer);
     if (flow == Flow::kBreak || flow == Flow::kStop) break;
   }
   loop->frame.reset();
   if (flow == Flow::kStop) return flow;
   if (!items->items.empty() || stmt.otherwise.empty()) return Flow::kNext;
-  FramePtr inner = Push(parent);
-  frame_ = inner;
-  flow = ExecBody(stmt.otherwise);
-  Pop(std::move(inner), outer);
-  return flow;
+  const Scope inner(this, parent);
+  return ExecBody(stmt.otherwise);
 }
 
 bool LoopAttribute(Context* context, const Value& value, std::string_view name, Value* out) {
@@ -83,10 +74,10 @@ bool LoopAttribute(Context* context, const Value& value, std::string_view name, 
   } else if (name == "depth0") {
     *out = Value::Int(loop->depth0);
   } else if (name == "previtem") {
-    *out = index == 0 ? context->Undefined("there is no previous item") : items[loop->index - 1];
+    *out = index == 0 ? context->Undefined({"there is no previous item"}) : items[loop->index - 1];
   } else if (name == "nextitem") {
-    *out =
-        index + 1 == length ? context->Undefined("there is no next item") : items[loop->index + 1];
+    *out = index + 1 == length ? context->Undefined({"there is no next item"})
+                               : items[loop->index + 1];
   } else {
     return false;
   }
@@ -101,8 +92,7 @@ bool InternalAttribute(Context* context, const Value& value, std::string_view na
       return interp->ast().names[block.first] == name;
     });
     if (known) {
-      *out = Value::Of(Kind::kMethod,
-                       std::make_shared<MethodObject>(context->meter(), value, std::string(name)));
+      *out = Value::Of(Kind::kMethod, MakeCounted<MethodObject>(context->meter(), value, name));
     }
     return known;
   }
@@ -110,7 +100,7 @@ bool InternalAttribute(Context* context, const Value& value, std::string_view na
   if (name == "name") {
     *out = context->String(def.name);
   } else if (name == "arguments") {
-    std::vector<Value> names;
+    Items names(context->meter());
     for (const NameId id : def.params) names.push_back(context->String(interp->ast().names[id]));
     *out = context->Tuple(std::move(names));
   } else if (name == "catch_kwargs") {
@@ -128,13 +118,13 @@ bool InternalAttribute(Context* context, const Value& value, std::string_view na
 Interp::Flow Interp::ExecCall(const Stmt& stmt) {
   const Expr& call = *stmt.value;
   const Value callee = Eval(*call.kids[0]);
-  CallArgs args;
+  CallArgs args(meter());
   if (!ok() || !EvalArgs(call.args, &args)) return Flow::kStop;
   args.named.emplace_back(
-      "caller",
-      Value::Of(Kind::kMacro, std::make_shared<MacroObject>(meter(), stmt.macro.get(), frame_)));
+      Text("caller", meter()),
+      Value::Of(Kind::kMacro, MakeCounted<MacroObject>(meter(), stmt.macro.get(), frame_)));
   const Value result = Call(callee, args);
-  if (ok() && !result.IsUndefined()) Emit(ToText(this, result));
+  if (ok()) EmitValue(result);
   return ok() ? Flow::kNext : Flow::kStop;
 }
 
@@ -178,14 +168,11 @@ Value Interp::CallLoop(const Value& value, const CallArgs& args) {
     return Value();
   }
   ++macro_depth_;
-  std::string buffer;
-  std::string* outer = std::exchange(out_, &buffer);
+  Captured text(this);
   const FramePtr parent = loop->frame;
   RunLoop(*loop->stmt, parent, bound[0], loop->depth0 + 1);
-  out_ = outer;
-  buffered_bytes_ -= buffer.size();
   --macro_depth_;
-  return ok() ? String(std::move(buffer)) : Value();
+  return text.Take();
 }
 
 Value Interp::CallBlock(std::string_view name) {
@@ -196,13 +183,10 @@ Value Interp::CallBlock(std::string_view name) {
       return Value();
     }
     ++macro_depth_;
-    std::string buffer;
-    std::string* outer = std::exchange(out_, &buffer);
+    Captured text(this);
     ExecBlock(*stmt);
-    out_ = outer;
-    buffered_bytes_ -= buffer.size();
     --macro_depth_;
-    return ok() ? String(std::move(buffer)) : Value();
+    return text.Take();
   }
   return Fail(StrCat("there is no block '", std::string(name), "'"));
 }
@@ -210,7 +194,7 @@ Value Interp::CallBlock(std::string_view name) {
 bool Interp::BindMacro(const MacroObject& macro, const CallArgs& args, Frame* frame) {
   const MacroDef& def = *macro.def;
   const size_t positional = std::min(args.positional.size(), def.params.size());
-  std::vector<bool> used(args.named.size(), false);
+  CountedVector<bool> used(args.named.size(), false, meter());
   const auto take = [&](std::string_view name) -> const Value* {
     for (size_t i = 0; i < args.named.size(); ++i) {
       if (used[i] || args.named[i].first != name) continue;
@@ -235,7 +219,7 @@ bool Interp::BindMacro(const MacroObject& macro, const CallArgs& args, Frame* fr
       value = Eval(*def.defaults[i - first_default]);
       if (!ok()) return false;
     } else {
-      value = Undefined(StrCat("parameter '", name, "' was not provided"));
+      value = Undefined({"parameter '", name, "' was not provided"});
     }
     frame->vars.emplace_back(def.params[i], std::move(value));
   }
@@ -243,26 +227,26 @@ bool Interp::BindMacro(const MacroObject& macro, const CallArgs& args, Frame* fr
     const Value* caller = take("caller");
     frame->vars.emplace_back(kNameCaller, caller != nullptr && !caller->IsNone()
                                               ? *caller
-                                              : Undefined("No caller defined"));
+                                              : Undefined({"No caller defined"}));
   }
-  auto rest = std::make_shared<DictObject>(meter());
+  auto rest = MakeCounted<DictObject>(meter());
   for (size_t i = 0; i < args.named.size(); ++i) {
-    const std::string& name = args.named[i].first;
+    const std::string_view name = args.named[i].first;
     if (used[i]) continue;
     if (!def.uses_kwargs) {
       Fail(name == "caller"
                ? StrCat("macro '", def.name,
                         "' was invoked with two values for the special caller argument")
-               : StrCat("macro '", def.name, "' takes no keyword argument '", name, "'"));
+               : StrCat("macro '", def.name, "' takes no keyword argument '", Quoted(name), "'"));
       return false;
     }
     rest->Set(String(name), args.named[i].second);
   }
   if (def.uses_kwargs) frame->vars.emplace_back(kNameKwargs, Value::Of(Kind::kDict, rest));
   if (def.uses_varargs) {
-    frame->vars.emplace_back(kNameVarargs,
-                             Tuple({args.positional.begin() + static_cast<ptrdiff_t>(positional),
-                                    args.positional.end()}));
+    frame->vars.emplace_back(
+        kNameVarargs, Tuple(Items(args.positional.begin() + static_cast<ptrdiff_t>(positional),
+                                  args.positional.end(), meter())));
   } else if (args.positional.size() > positional) {
     Fail(StrCat("macro '", def.name, "' takes not more than ", def.params.size(), " argument(s)"));
   }
@@ -278,12 +262,11 @@ Value Interp::CallMacro(const MacroObject& macro, const CallArgs& args) {
   // The definition's scope stays while the macro runs, whatever becomes of the macro's name.
   const FramePtr definition = macro.frame;
   const MacroDef& def = *macro.def;
-  FramePtr outer = frame_;
-  FramePtr inner = Push(definition);
-  frame_ = inner;
   Value result;
-  if (ok() && BindMacro(macro, args, inner.get())) result = Capture(def.body);
-  Pop(std::move(inner), std::move(outer));
+  {
+    const Scope inner(this, definition);
+    if (ok() && BindMacro(macro, args, inner.frame())) result = Capture(def.body);
+  }
   --macro_depth_;
   return result;
 }

@@ -2,13 +2,12 @@
 // error, and a way to call back. The evaluator (jinja_interp.h) is the one implementation.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "core/status.h"
 #include "tokenizer/jinja_value.h"
@@ -16,9 +15,13 @@
 namespace qinfer::tokenizer::jinja {
 
 struct CallArgs {
-  std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> named;
+  explicit CallArgs(Meter* meter) : positional(meter), named(meter) {}
+  Items positional;
+  CountedVector<std::pair<Text, Value>> named;
 };
+
+// As much of a value's text as a message quotes; whole characters.
+std::string Quoted(std::string_view text);
 
 class Context {
  public:
@@ -35,23 +38,25 @@ class Context {
   bool ok() const { return status_.ok() && meter_.over() == nullptr; }
   const Status& status() const { return status_; }
 
-  // Notes the first error and returns undefined, so that `return context->Fail(...)` reads well.
+  // Notes the first error and returns undefined, so that `return context->Fail(...)` reads well. A
+  // message quotes text of the template's values by Quoted, since they may be long.
   Value Fail(const std::string& message) { return FailWith(MisuseError(message)); }
   Value FailUnsupported(const std::string& message) { return FailWith(UnsupportedError(message)); }
   // An operation on an undefined value.
-  Value FailUndefined(const Value& undefined) {
-    return Fail(undefined.object() == nullptr ? "a value is undefined"
-                                              : undefined.As<UndefinedObject>()->message);
-  }
-  // False, and the limit noted, if a text of that size may not be made.
-  bool Room(uint64_t bytes) { return meter_.Room(bytes); }
+  Value FailUndefined(const Value& undefined);
 
-  Value String(std::string text, bool markup = false) {
-    return Value::String(&meter_, std::move(text), markup);
+  Value String(Text&& text, bool markup = false) { return Value::String(std::move(text), markup); }
+  Value String(std::string_view text, bool markup = false) {
+    return Value::String(Text(text, &meter_), markup);
   }
-  Value List(std::vector<Value> items) { return Value::List(&meter_, std::move(items)); }
-  Value Tuple(std::vector<Value> items) { return Value::Tuple(&meter_, std::move(items)); }
-  Value Undefined(std::string message) { return Value::Undefined(&meter_, std::move(message)); }
+  Value String(const char* text, bool markup = false) {
+    return String(std::string_view(text), markup);
+  }
+  Value List(Items items) { return Value::List(std::move(items)); }
+  Value Tuple(Items items) { return Value::Tuple(std::move(items)); }
+  Value Tuple(std::initializer_list<Value> items) { return Tuple(Items(items, &meter_)); }
+  // An undefined value and why it is; the parts of the message are joined.
+  Value Undefined(std::initializer_list<std::string_view> message);
 
  private:
   Value FailWith(Status status) {
@@ -67,7 +72,7 @@ class Context {
 class BoundArgs {
  public:
   // Fails in `context` if an argument is unknown, doubled, missing (of the first `required`) or
-  // too much. `function` is for messages.
+  // too much. `function` is for messages, and outlives this.
   BoundArgs(Context* context, std::string_view function, const CallArgs& args,
             std::initializer_list<std::string_view> parameters, size_t required);
 
@@ -82,10 +87,12 @@ class BoundArgs {
   std::string_view Text(size_t i, std::string_view otherwise) const;
 
  private:
+  static constexpr size_t kMaxParameters = 5;
+
   Context* context_;
-  std::string function_;
-  std::vector<Value> values_;
-  std::vector<bool> has_;
+  std::string_view function_;
+  std::array<Value, kMaxParameters> values_;
+  std::array<bool, kMaxParameters> has_{};
 };
 
 }  // namespace qinfer::tokenizer::jinja

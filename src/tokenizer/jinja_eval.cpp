@@ -9,13 +9,13 @@ namespace qinfer::tokenizer::jinja {
 Value Interp::Eval(const Expr& expr) {
   const Nested nested(this);
   meter()->Step();
-  if (!ok()) {
-    NoteLocation(expr.line, expr.column);
-    return Value();
+  try {
+    Value value = ok() ? EvalOne(expr) : Value();
+    if (ok()) return value;
+  } catch (const MemoryLimit&) {  // which the meter knows
   }
-  Value value = EvalOne(expr);
-  if (!ok()) NoteLocation(expr.line, expr.column);
-  return value;
+  NoteLocation(expr.line, expr.column);
+  return Value();
 }
 
 Value Interp::EvalOne(const Expr& expr) {
@@ -65,11 +65,11 @@ Value Interp::EvalOne(const Expr& expr) {
 Value Interp::EvalName(const Expr& expr) {
   const Value* value = Lookup(expr.name);
   if (value != nullptr) return *value;
-  return Undefined(StrCat("'", ast_->names[expr.name], "' is undefined"));
+  return Undefined({"'", ast_->names[expr.name], "' is undefined"});
 }
 
 Value Interp::EvalSequence(const Expr& expr) {
-  std::vector<Value> items;
+  Items items(meter());
   items.reserve(expr.kids.size());
   for (const ExprPtr& kid : expr.kids) {
     items.push_back(Eval(*kid));
@@ -79,7 +79,7 @@ Value Interp::EvalSequence(const Expr& expr) {
 }
 
 Value Interp::EvalDict(const Expr& expr) {
-  auto dict = std::make_shared<DictObject>(meter());
+  auto dict = MakeCounted<DictObject>(meter());
   for (size_t i = 0; i + 1 < expr.kids.size(); i += 2) {
     const Value key = Eval(*expr.kids[i]);
     Value value = Eval(*expr.kids[i + 1]);
@@ -94,7 +94,7 @@ Value Interp::EvalDict(const Expr& expr) {
 
 // A chain of operators leans to the left: walked down here, so that its length is not nesting.
 Value Interp::EvalBinary(const Expr& expr) {
-  std::vector<const Expr*> chain;
+  CountedVector<const Expr*> chain(meter());
   const Expr* first = &expr;
   while (first->kind == ExprKind::kBinary) {
     chain.push_back(first);
@@ -112,7 +112,7 @@ Value Interp::EvalBinary(const Expr& expr) {
 }
 
 Value Interp::EvalLogic(const Expr& expr) {
-  std::vector<const Expr*> chain;
+  CountedVector<const Expr*> chain(meter());
   const Expr* first = &expr;
   while (first->kind == ExprKind::kLogic) {
     chain.push_back(first);
@@ -138,17 +138,11 @@ Value Interp::EvalCompare(const Expr& expr) {
 }
 
 Value Interp::EvalConcat(const Expr& expr) {
-  std::string text;
+  Text text(meter());
   for (const ExprPtr& kid : expr.kids) {
     const Value value = Eval(*kid);
+    if (ok()) AppendText(this, value, &text);
     if (!ok()) return Value();
-    if (value.IsString()) {
-      if (!Room(text.size() + value.AsString().size())) return Value();
-      text += value.AsString();
-    } else {
-      text += ToText(this, value);
-      if (!Room(text.size())) return Value();
-    }
   }
   return String(std::move(text));
 }
@@ -158,8 +152,8 @@ Value Interp::EvalCondition(const Expr& expr) {
   if (!ok()) return Value();
   if (Truth(test)) return Eval(*expr.kids[0]);
   if (expr.kids[2] != nullptr) return Eval(*expr.kids[2]);
-  return Undefined(StrCat("the inline if-expression on line ", expr.line,
-                          " evaluated to false and no else section was defined."));
+  return Undefined({"the inline if-expression on line ", std::to_string(expr.line),
+                    " evaluated to false and no else section was defined."});
 }
 
 Value Interp::EvalItem(const Expr& expr) {
@@ -187,7 +181,7 @@ bool Interp::EvalArgs(const std::vector<Argument>& args, CallArgs* out) {
         out->positional.push_back(std::move(value));
         break;
       case Argument::Kind::kNamed:
-        out->named.emplace_back(argument.name, std::move(value));
+        out->named.emplace_back(Text(argument.name, meter()), std::move(value));
         break;
       case Argument::Kind::kStar: {
         const Sequence items = Iterate(this, value);
@@ -205,7 +199,7 @@ bool Interp::EvalArgs(const std::vector<Argument>& args, CallArgs* out) {
             Fail("keywords must be strings");
             return false;
           }
-          out->named.emplace_back(std::string(key.AsString()), item);
+          out->named.emplace_back(Text(key.AsString(), meter()), item);
         }
         break;
       }
@@ -216,7 +210,7 @@ bool Interp::EvalArgs(const std::vector<Argument>& args, CallArgs* out) {
 
 Value Interp::EvalCall(const Expr& expr) {
   const Value callee = Eval(*expr.kids[0]);
-  CallArgs args;
+  CallArgs args(meter());
   if (!ok() || !EvalArgs(expr.args, &args)) return Value();
   Value result = Call(callee, args);
   if (result.Is(Kind::kNamespace)) namespaces_.push_back(result);
@@ -224,14 +218,14 @@ Value Interp::EvalCall(const Expr& expr) {
 }
 
 Value Interp::EvalFilter(const Expr& expr) {
-  CallArgs args;
+  CallArgs args(meter());
   args.positional.push_back(expr.kids[0] == nullptr ? block_text_ : Eval(*expr.kids[0]));
   if (!ok() || !EvalArgs(expr.args, &args)) return Value();
   return ApplyFilter(this, expr.text, args);
 }
 
 Value Interp::EvalTest(const Expr& expr) {
-  CallArgs args;
+  CallArgs args(meter());
   args.positional.push_back(Eval(*expr.kids[0]));
   if (!ok() || !EvalArgs(expr.args, &args)) return Value();
   return Value::Bool(ApplyTest(this, expr.text, args));

@@ -19,13 +19,16 @@ Interp::Interp(const Ast* ast, const RenderLimits& limits, int64_t now)
       limits_(limits),
       now_(now),
       max_nested_(4 * std::min<uint32_t>(limits.max_depth, 1024)),
-      root_(std::make_shared<Frame>()),
-      frame_(root_) {
+      output_(meter()),
+      root_(MakeCounted<Frame>(meter(), nullptr)),
+      frame_(root_),
+      namespaces_(meter()) {
   for (const std::string_view name : GlobalNames()) {
-    SetVariable(name, Value::Of(Kind::kBuiltin, std::make_shared<BuiltinObject>(name)));
+    SetVariable(name, Value::Of(Kind::kBuiltin, MakeCounted<BuiltinObject>(meter(), name)));
   }
   if (!ast->blocks.empty() || ast->ids.contains("self")) {
-    SetIn(root_.get(), kNameSelf, Value::Of(Kind::kSelf, std::make_shared<BuiltinObject>("self")));
+    SetIn(root_.get(), kNameSelf,
+          Value::Of(Kind::kSelf, MakeCounted<BuiltinObject>(meter(), "self")));
   }
 }
 
@@ -33,7 +36,9 @@ Interp::Interp(const Ast* ast, const RenderLimits& limits, int64_t now)
 // no chain is freed by recursion.
 Interp::~Interp() {
   for (const Value& value : namespaces_) value.As<NamespaceObject>()->entries.clear();
-  for (const FramePtr& frame : kept_frames_) {
+  while (kept_frames_ != nullptr) {
+    const FramePtr frame = std::move(kept_frames_);
+    kept_frames_ = std::move(frame->next_kept);
     frame->vars.clear();
     frame->parent.reset();
   }
@@ -42,18 +47,22 @@ Interp::~Interp() {
 
 void Interp::SetVariable(std::string_view name, Value value) {
   // A name that the template never mentions needs no place.
-  const auto id = ast_->ids.find(std::string(name));
+  const auto id = ast_->ids.find(name);
   if (id != ast_->ids.end()) SetIn(root_.get(), id->second, std::move(value));
 }
 
 StatusOr<std::string> Interp::Run() {
-  FramePtr top = Push(root_);
-  frame_ = top;
-  ExecBody(ast_->body);
-  Pop(std::move(top), root_);
-  if (ok()) return std::move(output_);
+  try {
+    const Scope top(this, root_);
+    ExecBody(ast_->body);
+    // The copy that is handed out.
+    if (ok()) meter()->Require(output_.size());
+  } catch (const MemoryLimit&) {  // which the meter knows
+  }
+  if (ok()) return std::string(output_);
   const Status status =
       meter()->over() != nullptr && this->status().ok() ? LimitStatus() : this->status();
+  if (line_ == 0) return Annotate(status, ast_->template_name);
   return Annotate(status, StrCat(ast_->template_name, ":", line_, ":", column_));
 }
 
@@ -69,20 +78,17 @@ Status Interp::LimitStatus() const {
   return BudgetError(message);
 }
 
-FramePtr Interp::Push(const FramePtr& parent) {
-  auto frame = std::make_shared<Frame>();
-  frame->parent = parent;
-  frame->depth = parent->depth + 1;
-  if (frame->depth > kMaxFrameDepth) meter()->Exceed("max_depth");
-  return frame;
+Interp::Scope::Scope(Interp* interp, const FramePtr& parent)
+    : interp_(interp), frame_(MakeCounted<Frame>(interp->meter(), parent)) {
+  if (frame_->depth > kMaxFrameDepth) interp->meter()->Exceed("max_depth");
+  outer_ = std::exchange(interp->frame_, frame_);
 }
 
-void Interp::Pop(FramePtr frame, FramePtr back) {
-  frame_ = std::move(back);
-  if (frame.use_count() > 1) {
-    meter()->Take(sizeof(Frame) + frame->vars.capacity() * sizeof(frame->vars[0]));
-    kept_frames_.push_back(std::move(frame));
-  }
+Interp::Scope::~Scope() {
+  interp_->frame_ = std::move(outer_);
+  if (frame_.use_count() == 1) return;
+  frame_->next_kept = std::move(interp_->kept_frames_);
+  interp_->kept_frames_ = std::move(frame_);
 }
 
 void Interp::SetIn(Frame* frame, NameId id, Value value) {
@@ -117,14 +123,20 @@ void Interp::Emit(std::string_view text) {
   out_->append(text);
 }
 
+void Interp::EmitValue(const Value& value) {
+  Text scratch(meter());
+  Emit(TextOf(this, value, &scratch));
+}
+
 Value Interp::Capture(const Body& body) {
-  std::string buffer;
-  std::string* outer = std::exchange(out_, &buffer);
+  Captured text(this);
   ExecBody(body);
-  out_ = outer;
-  buffered_bytes_ -= buffer.size();
-  if (!ok()) return Value();
-  return String(std::move(buffer));
+  return text.Take();
+}
+
+Value Interp::CaptureInScope(const Body& body) {
+  const Scope inner(this, frame_);
+  return Capture(body);
 }
 
 Interp::Flow Interp::ExecBody(const Body& body) {
@@ -137,9 +149,11 @@ Interp::Flow Interp::ExecBody(const Body& body) {
 
 Interp::Flow Interp::Exec(const Stmt& stmt) {
   meter()->Step();
-  Flow flow = Flow::kStop;
-  if (ok()) flow = ExecOne(stmt);
-  if (ok()) return flow;
+  try {
+    const Flow flow = ok() ? ExecOne(stmt) : Flow::kStop;
+    if (ok()) return flow;
+  } catch (const MemoryLimit&) {  // which the meter knows
+  }
   NoteLocation(stmt.line, stmt.column);
   return Flow::kStop;
 }
@@ -157,13 +171,7 @@ Interp::Flow Interp::ExecOne(const Stmt& stmt) {
     case StmtKind::kOutput: {
       const Value value = Eval(*stmt.value);
       if (!ok()) return Flow::kStop;
-      if (value.IsString()) {
-        Emit(value.AsString());
-      } else if (value.Is(Kind::kJoiner)) {
-        Emit(ToText(this, value));
-      } else if (!value.IsUndefined()) {
-        Emit(ToText(this, value));
-      }
+      EmitValue(value);
       break;
     }
     case StmtKind::kIf:
@@ -180,8 +188,7 @@ Interp::Flow Interp::ExecOne(const Stmt& stmt) {
       break;
     case StmtKind::kMacro:
       SetIn(frame_.get(), stmt.macro->id,
-            Value::Of(Kind::kMacro,
-                      std::make_shared<MacroObject>(meter(), stmt.macro.get(), frame_)));
+            Value::Of(Kind::kMacro, MakeCounted<MacroObject>(meter(), stmt.macro.get(), frame_)));
       break;
     case StmtKind::kCall:
       return ExecCall(stmt);
@@ -213,37 +220,24 @@ Interp::Flow Interp::ExecIf(const Stmt& stmt) {
 }
 
 Interp::Flow Interp::ExecScope(const Body& body) {
-  FramePtr outer = frame_;
-  FramePtr inner = Push(outer);
-  frame_ = inner;
-  const Flow flow = ExecBody(body);
-  Pop(std::move(inner), std::move(outer));
-  return flow;
+  const Scope inner(this, frame_);
+  return ExecBody(body);
 }
 
 Interp::Flow Interp::ExecWith(const Stmt& stmt) {
-  FramePtr outer = frame_;
-  FramePtr inner = Push(outer);
-  Flow flow = Flow::kStop;
+  const FramePtr outer = frame_;
+  const Scope inner(this, outer);
   for (size_t i = 0; i < stmt.targets.size() && ok(); ++i) {
-    const Value value = Eval(*stmt.values[i]);
-    if (!ok()) break;
-    frame_ = inner;
-    Assign(*stmt.targets[i], value);
     frame_ = outer;
+    const Value value = Eval(*stmt.values[i]);
+    frame_ = inner.shared();
+    if (ok()) Assign(*stmt.targets[i], value);
   }
-  frame_ = inner;
-  if (ok()) flow = ExecBody(stmt.body);
-  Pop(std::move(inner), std::move(outer));
-  return flow;
+  return ok() ? ExecBody(stmt.body) : Flow::kStop;
 }
 
 void Interp::ExecSetBlock(const Stmt& stmt) {
-  FramePtr outer = frame_;
-  FramePtr inner = Push(outer);
-  frame_ = inner;
-  Value text = Capture(stmt.body);
-  Pop(std::move(inner), std::move(outer));
+  Value text = CaptureInScope(stmt.body);
   if (ok() && stmt.value != nullptr) {
     Value saved = std::exchange(block_text_, text);
     text = Eval(*stmt.value);
@@ -253,27 +247,20 @@ void Interp::ExecSetBlock(const Stmt& stmt) {
 }
 
 void Interp::ExecFilterBlock(const Stmt& stmt) {
-  FramePtr outer = frame_;
-  FramePtr inner = Push(outer);
-  frame_ = inner;
-  const Value text = Capture(stmt.body);
-  Pop(std::move(inner), std::move(outer));
+  const Value text = CaptureInScope(stmt.body);
   if (!ok()) return;
   Value saved = std::exchange(block_text_, text);
   const Value result = Eval(*stmt.value);
   block_text_ = std::move(saved);
-  if (ok()) Emit(ToText(this, result));
+  if (ok()) EmitValue(result);
 }
 
 void Interp::ExecBlock(const Stmt& stmt) {
   // A block sees the template's own variables, and those around it only if it says so.
-  FramePtr outer = frame_;
-  FramePtr base = outer;
+  FramePtr base = frame_;
   while (!stmt.scoped && base->depth > 1) base = base->parent;
-  FramePtr inner = Push(base);
-  frame_ = inner;
+  const Scope inner(this, base);
   ExecBody(stmt.body);
-  Pop(std::move(inner), std::move(outer));
 }
 
 void Interp::Assign(const Expr& target, const Value& value) {

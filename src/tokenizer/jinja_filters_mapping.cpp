@@ -19,15 +19,16 @@ Value DefaultFilter(Context* context, const CallArgs& args) {
 Value ItemsFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "items", args, {"value"}, 1);
   if (!context->ok()) return Value();
-  std::vector<Value> items;
+  Items items(context->meter());
   if (!bound[0].IsUndefined()) {
     if (!bound[0].Is(Kind::kDict)) return context->Fail("Can only get item pairs from a mapping.");
+    items.reserve(bound[0].As<DictObject>()->entries.size());
     for (const auto& [key, value] : bound[0].As<DictObject>()->entries) {
       items.push_back(context->Tuple({key, value}));
       if (!context->ok()) return Value();
     }
   }
-  return Value::Iterator(context->meter(), "do_items", std::move(items));
+  return Value::Iterator("do_items", std::move(items));
 }
 
 Value DictSortFilter(Context* context, const CallArgs& args) {
@@ -43,11 +44,13 @@ Value DictSortFilter(Context* context, const CallArgs& args) {
         StrCat("'", std::string(TypeName(bound[0])), "' object has no attribute 'items'"));
   }
   const auto& entries = bound[0].As<DictObject>()->entries;
-  std::vector<Value> keys;
+  Items keys(context->meter());
+  keys.reserve(entries.size());
   for (const auto& [key, value] : entries) {
     keys.push_back(SortKey(context, by == "key" ? key : value, bound.Bool(1, false)));
   }
-  std::vector<Value> sorted;
+  Items sorted(context->meter());
+  sorted.reserve(entries.size());
   for (const size_t i : SortedOrder(context, keys, bound.Bool(3, false))) {
     if (!context->ok()) return Value();
     sorted.push_back(context->Tuple({entries[i].first, entries[i].second}));
@@ -61,19 +64,19 @@ Value AttrFilter(Context* context, const CallArgs& args) {
   const std::string_view name = bound.Text(1, "");
   if (!context->ok()) return Value();
   if (bound[0].Is(Kind::kDict) && FindMethod(bound[0], name) == AttributeKind::kAbsent) {
-    return context->Undefined(StrCat("'dict object' has no attribute '", std::string(name), "'"));
+    return context->Undefined({"'dict object' has no attribute '", name, "'"});
   }
   return GetAttribute(context, bound[0], name);
 }
 
 Value MapFilter(Context* context, const CallArgs& args) {
   const Value& input = args.positional[0];
-  if (!Truth(input)) return Value::Iterator(context->meter(), "sync_do_map", {});
+  if (!Truth(input)) return Value::Iterator("sync_do_map", Items(context->meter()));
   const bool by_attribute = args.positional.size() == 1 && !args.named.empty();
   Value attribute = Value::None();
   Value otherwise = Value::None();
-  CallArgs call;
-  std::string filter;
+  CallArgs call(context->meter());
+  std::string_view filter;
   if (by_attribute) {
     for (const auto& [name, value] : args.named) {
       if (name == "attribute") {
@@ -81,21 +84,22 @@ Value MapFilter(Context* context, const CallArgs& args) {
       } else if (name == "default") {
         otherwise = value;
       } else {
-        return context->Fail(StrCat("Unexpected keyword argument '", name, "'"));
+        return context->Fail(StrCat("Unexpected keyword argument '", Quoted(name), "'"));
       }
     }
     if (attribute.IsNone()) return context->Fail("map requires a filter argument");
   } else {
     if (args.positional.size() < 2) return context->Fail("map requires a filter argument");
     if (!args.positional[1].IsString()) return context->Fail("map: a filter's name is text");
-    filter = std::string(args.positional[1].AsString());
+    filter = args.positional[1].AsString();
     call.positional.assign(args.positional.begin() + 1, args.positional.end());
     call.named = args.named;
   }
   const AttributePath path(context, attribute);
   const Sequence items = Iterate(context, input);
   if (items == nullptr) return Value();
-  std::vector<Value> mapped;
+  Items mapped(context->meter());
+  mapped.reserve(items->items.size());
   for (const Value& item : items->items) {
     if (!context->meter()->Step() || !context->ok()) return Value();
     if (by_attribute) {
@@ -105,33 +109,32 @@ Value MapFilter(Context* context, const CallArgs& args) {
       mapped.push_back(ApplyFilter(context, filter, call));
     }
   }
-  return context->ok() ? Value::Iterator(context->meter(), "sync_do_map", std::move(mapped))
-                       : Value();
+  return context->ok() ? Value::Iterator("sync_do_map", std::move(mapped)) : Value();
 }
 
 // select, reject, selectattr and rejectattr.
 Value Select(Context* context, const CallArgs& args, bool want, bool by_attribute) {
   const Value& input = args.positional[0];
-  if (!Truth(input)) return Value::Iterator(context->meter(), "select_or_reject", {});
+  if (!Truth(input)) return Value::Iterator("select_or_reject", Items(context->meter()));
   const size_t first = by_attribute ? 2 : 1;  // where the test's name is
   if (args.positional.size() < first) {
     return context->Fail("Missing parameter for attribute name");
   }
   const AttributePath path(context, by_attribute ? args.positional[1] : Value::None());
-  std::string test;
-  CallArgs call;
+  std::string_view test;
+  CallArgs call(context->meter());
   if (args.positional.size() > first) {
     if (!args.positional[first].IsString()) {
       return context->Fail("a test's name is text");
     }
-    test = std::string(args.positional[first].AsString());
+    test = args.positional[first].AsString();
     call.positional.assign(args.positional.begin() + static_cast<ptrdiff_t>(first),
                            args.positional.end());
     call.named = args.named;
   }
   const Sequence items = Iterate(context, input);
   if (items == nullptr) return Value();
-  std::vector<Value> kept;
+  Items kept(context->meter());
   for (const Value& item : items->items) {
     if (!context->meter()->Step() || !context->ok()) return Value();
     const Value subject = path.Get(context, item, Value::None());
@@ -144,8 +147,7 @@ Value Select(Context* context, const CallArgs& args, bool want, bool by_attribut
     }
     if (passes == want) kept.push_back(item);
   }
-  return context->ok() ? Value::Iterator(context->meter(), "select_or_reject", std::move(kept))
-                       : Value();
+  return context->ok() ? Value::Iterator("select_or_reject", std::move(kept)) : Value();
 }
 
 Value SelectFilter(Context* context, const CallArgs& args) {

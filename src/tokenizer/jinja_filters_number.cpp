@@ -12,11 +12,11 @@ namespace qinfer::tokenizer::jinja {
 namespace {
 
 // An integer from canonical decimal digits, whatever their number.
-Value FromDigits(Context* context, const std::string& digits) {
+Value FromDigits(Context* context, std::string_view digits) {
   int64_t value = 0;
   const char* end = digits.data() + digits.size();
   if (std::from_chars(digits.data(), end, value).ec == std::errc()) return Value::Int(value);
-  return Value::BigInt(context->meter(), digits);
+  return Value::BigInt(Text(digits, context->meter()));
 }
 
 // int(f) of Python; the caller has excluded what is not finite.
@@ -45,7 +45,7 @@ Value IntFilter(Context* context, const CallArgs& args) {
                      &digits)) {
       return FromDigits(context, digits);
     }
-    if (!ParseFloat(value.AsString(), &number)) return otherwise;
+    if (!ParseFloat(value.AsString(), &number, context->meter())) return otherwise;
   } else {
     return otherwise;
   }
@@ -59,7 +59,8 @@ Value FloatFilter(Context* context, const CallArgs& args) {
   if (value.IsUndefined()) return context->FailUndefined(value);
   if (value.IsNumber()) return Value::Float(ToDouble(value));
   double number = 0;
-  if (value.IsString() && ParseFloat(value.AsString(), &number)) return Value::Float(number);
+  if (value.IsString() && ParseFloat(value.AsString(), &number, context->meter()))
+    return Value::Float(number);
   return bound.Has(1) ? bound[1] : Value::Float(0);
 }
 
@@ -130,7 +131,7 @@ Value RoundFilter(Context* context, const CallArgs& args) {
     return Value::Float(std::nearbyint(number / unit) * unit);
   }
   double rounded = 0;
-  ParseFloat(FormatDouble(number, 'f', precision, false), &rounded);
+  ParseFloat(FormatDouble(number, 'f', precision, false), &rounded, context->meter());
   return Value::Float(rounded);
 }
 

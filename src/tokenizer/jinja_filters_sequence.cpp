@@ -9,13 +9,13 @@
 
 namespace qinfer::tokenizer::jinja {
 
-AttributePath::AttributePath(Context* context, const Value& attribute) {
+AttributePath::AttributePath(Context* context, const Value& attribute) : keys_(context->meter()) {
   if (attribute.IsNone()) return;
   if (!attribute.IsString()) {
     keys_.push_back(attribute);
     return;
   }
-  CallArgs dot;
+  CallArgs dot(context->meter());
   dot.positional.push_back(context->String("."));
   const Value parts = CallStringMethod(context, attribute, "split", dot);
   if (!context->ok()) return;
@@ -42,18 +42,15 @@ Value AttributePath::Get(Context* context, const Value& item, const Value& other
 
 Value SortKey(Context* context, const Value& value, bool case_sensitive) {
   if (case_sensitive || !value.IsString()) return value;
-  return context->String(Lower(value.AsString()));
+  Text lower(context->meter());
+  AppendLower(value.AsString(), &lower);
+  return context->String(std::move(lower));
 }
 
-std::vector<size_t> SortedOrder(Context* context, const std::vector<Value>& keys, bool reverse) {
-  std::vector<size_t> order(keys.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  // After an error every comparison says no, so that the sort ends soon.
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    if (!context->ok()) return false;
+CountedVector<size_t> SortedOrder(Context* context, const Items& keys, bool reverse) {
+  return StableOrder(context, keys.size(), [&](size_t a, size_t b) {
     return reverse ? Less(context, keys[b], keys[a]) : Less(context, keys[a], keys[b]);
   });
-  return order;
 }
 
 namespace {
@@ -64,11 +61,11 @@ Value FirstFilter(Context* context, const CallArgs& args) {
   if (bound[0].Is(Kind::kIterator)) {
     auto* iterator = bound[0].As<IteratorObject>();
     if (iterator->at < iterator->items.size()) return iterator->items[iterator->at++];
-    return context->Undefined("No first item, sequence was empty.");
+    return context->Undefined({"No first item, sequence was empty."});
   }
   const Sequence items = Iterate(context, bound[0]);
   if (items == nullptr) return Value();
-  return items->items.empty() ? context->Undefined("No first item, sequence was empty.")
+  return items->items.empty() ? context->Undefined({"No first item, sequence was empty."})
                               : items->items.front();
 }
 
@@ -78,7 +75,7 @@ Value LastFilter(Context* context, const CallArgs& args) {
   if (bound[0].Is(Kind::kIterator)) return context->Fail("'generator' object is not reversible");
   const Sequence items = Iterate(context, bound[0]);
   if (items == nullptr) return Value();
-  return items->items.empty() ? context->Undefined("No last item, sequence was empty.")
+  return items->items.empty() ? context->Undefined({"No last item, sequence was empty."})
                               : items->items.back();
 }
 
@@ -99,14 +96,21 @@ Value JoinFilter(Context* context, const CallArgs& args) {
   const AttributePath path(context, bound.Has(2) ? bound[2] : Value::None());
   const Sequence items = Iterate(context, bound[0]);
   if (items == nullptr) return Value();
-  const std::string separator = bound.Has(1) ? ToText(context, bound[1]) : "";
-  std::string out;
+  Text separator_scratch(context->meter());
+  const std::string_view separator =
+      bound.Has(1) ? TextOf(context, bound[1], &separator_scratch) : "";
+  Text out(context->meter());
+  if (!bound.Has(2)) {
+    // What is text already and what stands between; of the rest the size is not known.
+    uint64_t size = separator.size() * (std::max<size_t>(items->items.size(), 1) - 1);
+    for (const Value& item : items->items) size += item.IsString() ? item.AsString().size() : 0;
+    out.reserve(context->meter()->Require(size, 1));
+  }
   for (size_t i = 0; i < items->items.size(); ++i) {
     if (i != 0) out += separator;
-    const Value item = path.Get(context, items->items[i], Value::None());
-    out += ToText(context, item);
+    AppendText(context, path.Get(context, items->items[i], Value::None()), &out);
     context->meter()->Step();
-    if (!context->ok() || !context->Room(out.size())) return Value();
+    if (!context->ok()) return Value();
   }
   return context->String(std::move(out));
 }
@@ -119,9 +123,9 @@ Value SortFilter(Context* context, const CallArgs& args) {
   if (items == nullptr) return Value();
   const bool sensitive = bound.Bool(2, false);
   // Several attributes, separated by commas, make a list as the key.
-  std::vector<AttributePath> paths;
+  CountedVector<AttributePath> paths(context->meter());
   if (bound.Has(3) && bound[3].IsString()) {
-    CallArgs comma;
+    CallArgs comma(context->meter());
     comma.positional.push_back(context->String(","));
     const Value parts = CallStringMethod(context, bound[3], "split", comma);
     if (!context->ok()) return Value();
@@ -129,16 +133,19 @@ Value SortFilter(Context* context, const CallArgs& args) {
   } else {
     paths.emplace_back(context, bound.Has(3) ? bound[3] : Value::None());
   }
-  std::vector<Value> keys;
+  Items keys(context->meter());
+  keys.reserve(items->items.size());
   for (const Value& item : items->items) {
-    std::vector<Value> key;
+    Items key(context->meter());
+    key.reserve(paths.size());
     for (const AttributePath& path : paths) {
       key.push_back(SortKey(context, path.Get(context, item, Value::None()), sensitive));
     }
     if (!context->ok()) return Value();
     keys.push_back(key.size() == 1 ? std::move(key[0]) : context->List(std::move(key)));
   }
-  std::vector<Value> sorted;
+  Items sorted(context->meter());
+  sorted.reserve(keys.size());
   for (const size_t i : SortedOrder(context, keys, bound.Bool(1, false))) {
     sorted.push_back(items->items[i]);
   }
@@ -152,7 +159,7 @@ Value UniqueFilter(Context* context, const CallArgs& args) {
   const Sequence items = Iterate(context, bound[0]);
   if (items == nullptr) return Value();
   DictObject seen(context->meter());
-  std::vector<Value> kept;
+  Items kept(context->meter());
   for (const Value& item : items->items) {
     const Value key =
         SortKey(context, path.Get(context, item, Value::None()), bound.Bool(1, false));
@@ -164,7 +171,7 @@ Value UniqueFilter(Context* context, const CallArgs& args) {
     seen.Set(key, Value::None());
     kept.push_back(item);
   }
-  return Value::Iterator(context->meter(), "sync_do_unique", std::move(kept));
+  return Value::Iterator("sync_do_unique", std::move(kept));
 }
 
 Value MinMax(Context* context, const CallArgs& args, bool want_max) {
@@ -175,7 +182,7 @@ Value MinMax(Context* context, const CallArgs& args, bool want_max) {
   const Sequence items = Iterate(context, bound[0]);
   if (items == nullptr) return Value();
   if (items->items.empty()) {
-    return context->Undefined("No aggregated item, sequence was empty.");
+    return context->Undefined({"No aggregated item, sequence was empty."});
   }
   Value best, best_key;
   for (size_t i = 0; i < items->items.size(); ++i) {
@@ -219,9 +226,9 @@ Value ReverseFilter(Context* context, const CallArgs& args) {
   if (!IsIterable(bound[0])) return context->Fail("argument must be iterable");
   const Sequence items = Iterate(context, bound[0]);
   if (items == nullptr) return Value();
-  std::vector<Value> reversed(items->items.rbegin(), items->items.rend());
+  Items reversed(items->items.rbegin(), items->items.rend(), context->meter());
   if (bound[0].Is(Kind::kIterator)) return context->List(std::move(reversed));
-  return Value::Iterator(context->meter(), "reversed", std::move(reversed));
+  return Value::Iterator("reversed", std::move(reversed));
 }
 
 Value BatchFilter(Context* context, const CallArgs& args) {
@@ -229,27 +236,26 @@ Value BatchFilter(Context* context, const CallArgs& args) {
   const int64_t size = bound.Int(1, 1);
   const Sequence items = context->ok() ? Iterate(context, bound[0]) : nullptr;
   if (items == nullptr) return Value();
-  std::vector<Value> batches;
-  std::vector<Value> batch;
-  for (const Value& item : items->items) {
-    if (static_cast<int64_t>(batch.size()) == size) {
-      batches.push_back(context->List(std::exchange(batch, {})));
-      if (!context->ok()) return Value();
-    }
-    batch.push_back(item);
-  }
-  if (!batch.empty()) {
-    if (!bound.IsNone(2) && static_cast<int64_t>(batch.size()) < size) {
-      const auto missing = static_cast<uint64_t>(size) - batch.size();
-      if (missing > (uint64_t{1} << 40) || !context->Room(missing * sizeof(Value))) {
-        context->Room(~uint64_t{0});
-        return Value();
-      }
-      batch.insert(batch.end(), missing, bound[2]);
-    }
+  const Items& all = items->items;
+  // A size below one never fills a batch, but nought is that of the empty one at the beginning.
+  const size_t each = size > 0 ? static_cast<size_t>(size) : all.size();
+  Items batches(context->meter());
+  if (!all.empty()) batches.reserve((all.size() - 1) / each + 2);
+  if (!all.empty() && size == 0) batches.push_back(context->List(Items(context->meter())));
+  for (size_t at = 0; at < all.size() && context->ok();) {
+    const size_t end = at + std::min(each, all.size() - at);
+    Items batch(context->meter());
+    // The last one is filled up.
+    const bool filled = !bound.IsNone(2) && size > 0 && end - at < each;
+    batch.reserve(filled ? context->meter()->Require(each, sizeof(Value)) / sizeof(Value)
+                         : end - at);
+    batch.assign(all.begin() + static_cast<ptrdiff_t>(at),
+                 all.begin() + static_cast<ptrdiff_t>(end));
+    if (filled) batch.resize(each, bound[2]);
     batches.push_back(context->List(std::move(batch)));
+    at = end;
   }
-  return Value::Iterator(context->meter(), "do_batch", std::move(batches));
+  return Value::Iterator("do_batch", std::move(batches));
 }
 
 Value SliceFilter(Context* context, const CallArgs& args) {
@@ -261,17 +267,24 @@ Value SliceFilter(Context* context, const CallArgs& args) {
   const auto size = static_cast<int64_t>(items->items.size());
   const int64_t each = size / slices;
   const int64_t extra = size % slices;
-  std::vector<Value> out;
+  Items out(context->meter());
+  if (slices > 0) {
+    out.reserve(context->meter()->Require(static_cast<uint64_t>(slices), sizeof(Value)) /
+                sizeof(Value));
+  }
   int64_t at = 0;
   for (int64_t i = 0; i < slices; ++i) {
     const int64_t end = at + each + (i < extra ? 1 : 0);
-    std::vector<Value> part(items->items.begin() + at, items->items.begin() + end);
-    if (!bound.IsNone(2) && i >= extra) part.push_back(bound[2]);
+    const bool filled = !bound.IsNone(2) && i >= extra;
+    Items part(context->meter());
+    part.reserve(static_cast<size_t>(end - at) + (filled ? 1 : 0));
+    part.assign(items->items.begin() + at, items->items.begin() + end);
+    if (filled) part.push_back(bound[2]);
     out.push_back(context->List(std::move(part)));
     at = end;
     if (!context->meter()->Step() || !context->ok()) return Value();
   }
-  return Value::Iterator(context->meter(), "sync_do_slice", std::move(out));
+  return Value::Iterator("sync_do_slice", std::move(out));
 }
 
 Value GroupByFilter(Context* context, const CallArgs& args) {
@@ -282,23 +295,24 @@ Value GroupByFilter(Context* context, const CallArgs& args) {
   const Value otherwise = bound.Has(2) ? bound[2] : Value::None();
   const Sequence items = Iterate(context, bound[0]);
   if (items == nullptr) return Value();
-  std::vector<Value> keys;
+  Items keys(context->meter());
+  keys.reserve(items->items.size());
   for (const Value& item : items->items) {
     keys.push_back(SortKey(context, path.Get(context, item, otherwise), bound.Bool(3, false)));
     if (!context->ok()) return Value();
   }
-  const std::vector<size_t> order = SortedOrder(context, keys, false);
-  std::vector<Value> groups;
+  const CountedVector<size_t> order = SortedOrder(context, keys, false);
+  Items groups(context->meter());
   for (size_t i = 0; i < order.size() && context->ok();) {
     const size_t first = i;
-    std::vector<Value> members;
-    while (i < order.size() && Equals(keys[order[first]], keys[order[i]], context->meter())) {
-      members.push_back(items->items[order[i++]]);
-    }
+    while (i < order.size() && Equals(keys[order[first]], keys[order[i]], context->meter())) ++i;
     if (i == first) break;
+    Items members(context->meter());
+    members.reserve(i - first);
+    for (size_t k = first; k < i; ++k) members.push_back(items->items[order[k]]);
     const Value key = path.Get(context, members[0], otherwise);
-    auto group = std::make_shared<ListObject>(
-        context->meter(), std::vector<Value>{key, context->List(std::move(members))});
+    auto group = MakeCounted<ListObject>(
+        context->meter(), Items({key, context->List(std::move(members))}, context->meter()));
     group->is_group = true;
     groups.push_back(Value::Of(Kind::kTuple, std::move(group)));
   }

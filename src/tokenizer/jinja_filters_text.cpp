@@ -12,48 +12,48 @@ namespace {
 
 // markupsafe.soft_str: a string stays what it is, anything else becomes text.
 Value SoftText(Context* context, const Value& value) {
-  return value.IsString() ? value : context->String(ToText(context, value));
+  if (value.IsString()) return value;
+  Text text(context->meter());
+  AppendText(context, value, &text);
+  return context->String(std::move(text));
 }
 
-template <std::string (*kMap)(std::string_view)>
+template <void (*kAppend)(std::string_view, Text*)>
 Value MapFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "filter", args, {"s"}, 1);
   if (!context->ok()) return Value();
   const Value text = SoftText(context, bound[0]);
-  if (!context->Room(3 * text.AsString().size())) return Value();
-  return context->String(kMap(text.AsString()), text.IsMarkup());
+  Text out(context->meter());
+  kAppend(text.AsString(), &out);
+  return context->String(std::move(out), text.IsMarkup());
 }
 
 // Upper case after spaces and opening brackets, lower case elsewhere.
-std::string TitleWords(std::string_view text) {
-  std::string out;
-  std::string word;
-  const auto flush = [&]() {
-    size_t first = 0;
+void AppendTitleWords(std::string_view text, Text* out) {
+  out->reserve(text.size());
+  const auto flush = [out](std::string_view word) {
     if (word.empty()) return;
+    size_t first = 0;
     DecodeUtf8(word, &first);
-    out += Upper(std::string_view(word).substr(0, first));
-    out += Lower(std::string_view(word).substr(first));
-    word.clear();
+    AppendUpper(word.substr(0, first), out);
+    AppendLower(word.substr(first), out);
   };
+  size_t word = 0;  // where it begins
   for (size_t at = 0; at < text.size();) {
     const size_t start = at;
     const char32_t c = DecodeUtf8(text, &at);
-    if (IsSpace(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<') {
-      flush();
-      out += text.substr(start, at - start);
-    } else {
-      word += text.substr(start, at - start);
-    }
+    if (!IsSpace(c) && c != '-' && c != '(' && c != '{' && c != '[' && c != '<') continue;
+    flush(text.substr(word, start - word));
+    *out += text.substr(start, at - start);
+    word = at;
   }
-  flush();
-  return out;
+  flush(text.substr(word));
 }
 
 Value TrimFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "trim", args, {"value", "chars"}, 1);
   if (!context->ok()) return Value();
-  CallArgs rest;
+  CallArgs rest(context->meter());
   if (bound.Has(1)) rest.positional.push_back(bound[1]);
   return CallStringMethod(context, SoftText(context, bound[0]), "strip", rest);
 }
@@ -62,8 +62,12 @@ Value ReplaceFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "replace", args, {"s", "old", "new", "count"}, 3);
   const int64_t count = bound.IsNone(3) ? -1 : bound.Int(3, -1);
   if (!context->ok()) return Value();
-  return context->String(ReplaceText(context, ToText(context, bound[0]), ToText(context, bound[1]),
-                                     ToText(context, bound[2]), count));
+  Text text(context->meter());
+  Text from(context->meter());
+  Text to(context->meter());
+  return context->String(ReplaceText(context, TextOf(context, bound[0], &text),
+                                     TextOf(context, bound[1], &from),
+                                     TextOf(context, bound[2], &to), count));
 }
 
 Value IndentFilter(Context* context, const CallArgs& args) {
@@ -73,28 +77,39 @@ Value IndentFilter(Context* context, const CallArgs& args) {
     if (bound[0].IsUndefined()) return context->FailUndefined(bound[0]);
     return context->Fail(StrCat("indent: expected text, got ", std::string(TypeName(bound[0]))));
   }
-  std::string indent = "    ";
-  if (bound.Has(1) && bound[1].IsString()) {
-    indent = std::string(bound[1].AsString());
-    if (bound[0].IsMarkup() && !bound[1].IsMarkup()) indent = std::string(bound[1].AsString());
-  } else {
-    const int64_t width = std::max<int64_t>(bound.Int(1, 4), 0);
-    if (!context->ok() || !context->Room(static_cast<uint64_t>(width))) return Value();
-    indent = std::string(static_cast<size_t>(width), ' ');
-  }
+  const bool given = bound.Has(1) && bound[1].IsString();
+  const std::string_view unit = given ? bound[1].AsString() : " ";
+  const int64_t width = given ? 1 : std::max<int64_t>(bound.Int(1, 4), 0);
+  if (!context->ok()) return Value();
+  const bool first = bound.Bool(2, false);
   const bool blank = bound.Bool(3, false);
-  const std::string text = std::string(bound[0].AsString()) + "\n";
-  std::string out = bound.Bool(2, false) ? indent : "";
-  bool first = true;
-  for (const std::string_view line : SplitLines(text, false)) {
-    if (!first) {
-      out.push_back('\n');
-      if (blank || !line.empty()) out += indent;
+  // Calls visit(line, at_start, indented) for each line of the text and a line end behind it: one
+  // that ends the text begins another line, but a carriage return becomes one with it.
+  const auto each = [&](auto visit) {
+    std::string_view rest = bound[0].AsString();
+    bool more = true;
+    for (bool at_start = true; more; at_start = false) {
+      const std::string_view before = rest;
+      const std::string_view line = CutLine(&rest, false);
+      more = !rest.empty() || (line.size() < before.size() && before.back() != '\r');
+      visit(line, at_start, at_start ? first : blank || !line.empty());
     }
-    first = false;
+  };
+  uint64_t size = 0;
+  uint64_t indents = 0;
+  each([&](std::string_view line, bool at_start, bool indented) {
+    size += line.size() + (at_start ? 0 : 1);
+    indents += indented ? 1 : 0;
+  });
+  Meter* meter = context->meter();
+  Text out(meter);
+  out.reserve(size +
+              meter->Require(indents, meter->Require(static_cast<uint64_t>(width), unit.size())));
+  each([&](std::string_view line, bool at_start, bool indented) {
+    if (!at_start) out.push_back('\n');
+    if (indented) AppendRepeated(unit, static_cast<uint64_t>(width), &out);
     out += line;
-    if (!context->Room(out.size() + indent.size())) return Value();
-  }
+  });
   return context->String(std::move(out), bound[0].IsMarkup());
 }
 
@@ -119,13 +134,14 @@ Value TruncateFilter(Context* context, const CallArgs& args) {
     const size_t space = kept.rfind(' ');
     if (space != std::string_view::npos) kept = kept.substr(0, space);
   }
-  return context->String(std::string(kept) + std::string(end), bound[0].IsMarkup());
+  return context->String(Joined(context->meter(), {kept, end}), bound[0].IsMarkup());
 }
 
 Value WordCountFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "wordcount", args, {"s"}, 1);
   if (!context->ok()) return Value();
-  const std::string text = ToText(context, bound[0]);
+  Text scratch(context->meter());
+  const std::string_view text = TextOf(context, bound[0], &scratch);
   int64_t words = 0;
   bool in_word = false;
   for (size_t at = 0; at < text.size();) {
@@ -140,7 +156,7 @@ Value WordCountFilter(Context* context, const CallArgs& args) {
 Value CenterFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "center", args, {"value", "width"}, 1);
   if (!context->ok()) return Value();
-  CallArgs rest;
+  CallArgs rest(context->meter());
   rest.positional.push_back(bound.Has(1) ? bound[1] : Value::Int(80));
   return CallStringMethod(context, SoftText(context, bound[0]), "center", rest);
 }
@@ -152,13 +168,17 @@ Value StringFilter(Context* context, const CallArgs& args) {
 
 Value SafeFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "safe", args, {"value"}, 1);
-  return context->ok() ? context->String(ToText(context, bound[0]), true) : Value();
+  if (!context->ok()) return Value();
+  Text text(context->meter());
+  AppendText(context, bound[0], &text);
+  return context->String(std::move(text), true);
 }
 
 Value EscapeText(Context* context, const Value& value) {
-  const std::string text = ToText(context, value);
-  if (!context->Room(6 * text.size())) return Value();
-  return context->String(EscapeHtml(text), true);
+  Text scratch(context->meter());
+  Text out(context->meter());
+  AppendEscaped(TextOf(context, value, &scratch), &out);
+  return context->String(std::move(out), true);
 }
 
 Value EscapeFilter(Context* context, const CallArgs& args) {
@@ -182,97 +202,109 @@ Value FormatFilter(Context* context, const CallArgs& args) {
   if (rest.named.empty()) {
     return FormatPercent(context, format, context->Tuple(std::move(rest.positional)));
   }
-  auto dict = std::make_shared<DictObject>(context->meter());
+  auto dict = MakeCounted<DictObject>(context->meter());
   for (const auto& [name, value] : rest.named) dict->Set(context->String(name), value);
   return FormatPercent(context, format, Value::Of(Kind::kDict, std::move(dict)));
 }
 
 // &lt; and its like back to characters: the five that escaping makes, and numbers.
-std::string Unescape(std::string_view text) {
+void AppendUnescaped(std::string_view text, Text* out) {
   static constexpr std::pair<std::string_view, std::string_view> kEntities[] = {
       {"&amp;", "&"},  {"&lt;", "<"},  {"&gt;", ">"},  {"&quot;", "\""},
       {"&#34;", "\""}, {"&#39;", "'"}, {"&apos;", "'"}};
-  std::string out;
+  out->reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const auto* entity =
         std::find_if(std::begin(kEntities), std::end(kEntities),
                      [&](const auto& e) { return text.substr(at, e.first.size()) == e.first; });
     if (entity != std::end(kEntities)) {
-      out += entity->second;
+      *out += entity->second;
       at += entity->first.size();
     } else {
-      out.push_back(text[at++]);
+      out->push_back(text[at++]);
     }
   }
-  return out;
 }
 
 Value StripTagsFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "striptags", args, {"value"}, 1);
   if (!context->ok()) return Value();
-  const std::string text = ToText(context, bound[0]);
-  std::string kept;
+  Text scratch(context->meter());
+  const std::string_view text = TextOf(context, bound[0], &scratch);
+  Text kept(context->meter());
+  kept.reserve(text.size());
   size_t at = 0;
   while (true) {
     const size_t open = text.find('<', at);
-    if (open == std::string::npos) break;
-    const bool comment = text.compare(open, 4, "<!--") == 0;
+    if (open == std::string_view::npos) break;
+    const bool comment = text.substr(open, 4) == "<!--";
     const size_t close = comment ? text.find("-->", open + 4) : text.find('>', open);
-    if (close == std::string::npos) break;
-    kept.append(text, at, open - at);
+    if (close == std::string_view::npos) break;
+    kept += text.substr(at, open - at);
     at = close + (comment ? 3 : 1);
   }
-  kept.append(text, at);
-  std::string out;
-  const Value words = CallStringMethod(context, context->String(kept), "split", {});
-  for (const Value& word : words.As<ListObject>()->items) {
-    if (!out.empty()) out.push_back(' ');
-    out += word.AsString();
+  kept += text.substr(at);
+  // One space between words, in place: what is written lies before what is read.
+  size_t end = 0;
+  bool between = false;
+  for (size_t from = 0; from < kept.size();) {
+    const size_t start = from;
+    if (IsSpace(DecodeUtf8(kept, &from))) {
+      between = true;
+      continue;
+    }
+    if (between && end != 0) kept[end++] = ' ';
+    between = false;
+    for (size_t i = start; i < from; ++i) kept[end++] = kept[i];
   }
-  return context->String(Unescape(out));
+  kept.resize(end);
+  Text out(context->meter());
+  AppendUnescaped(kept, &out);
+  return context->String(std::move(out));
 }
 
-std::string UrlQuote(std::string_view text, bool query) {
+void AppendUrlQuoted(std::string_view text, bool query, Text* out) {
   static constexpr std::string_view kHex = "0123456789ABCDEF";
-  std::string out;
   for (const char c : text) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                        c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !query);
     if (plain) {
-      out.push_back(c);
+      out->push_back(c);
     } else if (c == ' ' && query) {
-      out.push_back('+');
+      out->push_back('+');
     } else {
-      out.push_back('%');
-      out.push_back(kHex[static_cast<unsigned char>(c) >> 4]);
-      out.push_back(kHex[static_cast<unsigned char>(c) & 15]);
+      out->push_back('%');
+      out->push_back(kHex[static_cast<unsigned char>(c) >> 4]);
+      out->push_back(kHex[static_cast<unsigned char>(c) & 15]);
     }
   }
-  return out;
 }
 
 Value UrlEncodeFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "urlencode", args, {"value"}, 1);
   if (!context->ok()) return Value();
+  Text out(context->meter());
+  Text scratch(context->meter());
   if (bound[0].IsString() || !IsIterable(bound[0])) {
-    return context->String(UrlQuote(ToText(context, bound[0]), false));
+    AppendUrlQuoted(TextOf(context, bound[0], &scratch), false, &out);
+    return context->String(std::move(out));
   }
   const Value source =
       bound[0].Is(Kind::kDict)
-          ? Value::Of(Kind::kView, std::make_shared<ViewObject>(context->meter(), bound[0],
-                                                                ViewObject::Part::kItems))
+          ? Value::Of(Kind::kView,
+                      MakeCounted<ViewObject>(context->meter(), bound[0], ViewObject::Part::kItems))
           : bound[0];
   const Sequence pairs = Iterate(context, source);
   if (pairs == nullptr) return Value();
-  std::string out;
   for (const Value& pair : pairs->items) {
     const Sequence parts = Iterate(context, pair);
     if (parts == nullptr) return Value();
     if (parts->items.size() != 2) return context->Fail("urlencode: expected pairs");
     if (!out.empty()) out.push_back('&');
-    out += StrCat(UrlQuote(ToText(context, parts->items[0]), true), "=",
-                  UrlQuote(ToText(context, parts->items[1]), true));
-    if (!context->ok() || !context->Room(out.size())) return Value();
+    AppendUrlQuoted(TextOf(context, parts->items[0], &scratch), true, &out);
+    out.push_back('=');
+    AppendUrlQuoted(TextOf(context, parts->items[1], &scratch), true, &out);
+    if (!context->ok()) return Value();
   }
   return context->String(std::move(out));
 }
@@ -281,26 +313,33 @@ Value XmlAttrFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "xmlattr", args, {"d", "autospace"}, 1);
   if (!context->ok()) return Value();
   if (!bound[0].Is(Kind::kDict)) return context->Fail("xmlattr: expected a mapping");
-  std::string out;
+  const bool space = bound.Bool(1, true);
+  Text out(context->meter());
+  Text scratch(context->meter());
   for (const auto& [key, value] : bound[0].As<DictObject>()->entries) {
     if (value.IsNone() || value.IsUndefined()) continue;
-    const std::string name = ToText(context, key);
-    if (name.find_first_of(" \t\n\r\f\v/>=") != std::string::npos) {
-      return context->Fail(StrCat("Invalid character in attribute name: '", name, "'"));
+    const std::string_view name = TextOf(context, key, &scratch);
+    if (name.find_first_of(" \t\n\r\f\v/>=") != std::string_view::npos) {
+      return context->Fail(StrCat("Invalid character in attribute name: '", Quoted(name), "'"));
     }
-    if (!out.empty()) out.push_back(' ');
-    const std::string text = ToText(context, value);
-    out += StrCat(EscapeHtml(name), "=\"", value.IsMarkup() ? text : EscapeHtml(text), "\"");
-    if (!context->ok() || !context->Room(out.size())) return Value();
+    if (space || !out.empty()) out.push_back(' ');
+    AppendEscaped(name, &out);
+    out += "=\"";
+    if (value.IsMarkup()) {
+      out += value.AsString();
+    } else {
+      AppendEscaped(TextOf(context, value, &scratch), &out);
+    }
+    out.push_back('"');
+    if (!context->ok()) return Value();
   }
-  if (!out.empty() && bound.Bool(1, true)) out = StrCat(" ", out);
   return context->String(std::move(out));
 }
 
 Value FileSizeFilter(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "filesizeformat", args, {"value", "binary"}, 1);
   if (!context->ok()) return Value();
-  CallArgs number;
+  CallArgs number(context->meter());
   number.positional.push_back(bound[0]);
   const Value converted = ApplyFilter(context, "float", number);
   if (!context->ok()) return Value();
@@ -311,6 +350,7 @@ Value FileSizeFilter(Context* context, const CallArgs& args) {
   if (bytes < base)
     return context->String(StrCat(FormatDouble(std::trunc(bytes), 'f', 0, false), " Bytes"));
   static constexpr std::string_view kLetters = "kMGTPEZY";
+  static constexpr std::string_view kBinaryLetters = "KMGTPEZY";
   double unit = base;
   size_t i = 0;
   while (bytes >= unit * base && i + 1 < kLetters.size()) {
@@ -318,7 +358,7 @@ Value FileSizeFilter(Context* context, const CallArgs& args) {
     ++i;
   }
   const std::string prefix =
-      binary ? StrCat(Upper(kLetters.substr(i, 1)), "i") : std::string(1, kLetters[i]);
+      binary ? StrCat(std::string(1, kBinaryLetters[i]), "i") : std::string(1, kLetters[i]);
   return context->String(StrCat(FormatDouble(bytes / unit, 'f', 1, false), " ", prefix, "B"));
 }
 
@@ -328,7 +368,7 @@ Value NotForTemplates(Context* context, const CallArgs& /*args*/) {
 }
 
 constexpr NamedFunction kFilters[] = {
-    {"capitalize", MapFilter<Capitalize>},
+    {"capitalize", MapFilter<AppendCapitalized>},
     {"center", CenterFilter},
     {"e", EscapeFilter},
     {"escape", EscapeFilter},
@@ -336,17 +376,17 @@ constexpr NamedFunction kFilters[] = {
     {"forceescape", ForceEscapeFilter},
     {"format", FormatFilter},
     {"indent", IndentFilter},
-    {"lower", MapFilter<Lower>},
+    {"lower", MapFilter<AppendLower>},
     {"pprint", NotForTemplates},
     {"random", NotForTemplates},
     {"replace", ReplaceFilter},
     {"safe", SafeFilter},
     {"string", StringFilter},
     {"striptags", StripTagsFilter},
-    {"title", MapFilter<TitleWords>},
+    {"title", MapFilter<AppendTitleWords>},
     {"trim", TrimFilter},
     {"truncate", TruncateFilter},
-    {"upper", MapFilter<Upper>},
+    {"upper", MapFilter<AppendUpper>},
     {"urlencode", UrlEncodeFilter},
     {"urlize", NotForTemplates},
     {"wordcount", WordCountFilter},

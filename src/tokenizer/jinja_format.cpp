@@ -25,28 +25,15 @@ int64_t ReadCount(std::string_view text, size_t* at) {
 }
 
 // Groups of three (or four, in other bases) from the right.
-std::string GroupDigits(std::string_view digits, char separator, size_t group) {
-  std::string out;
+template <typename String>
+void AppendGrouped(std::string_view digits, char separator, size_t group, String* out) {
   for (size_t i = 0; i < digits.size(); ++i) {
-    if (i != 0 && (digits.size() - i) % group == 0) out.push_back(separator);
-    out.push_back(digits[i]);
+    if (i != 0 && (digits.size() - i) % group == 0) out->push_back(separator);
+    out->push_back(digits[i]);
   }
-  return out;
 }
 
-std::string IntegerDigits(const Value& value, int base, bool upper) {
-  if (value.Is(Kind::kBigInt)) {
-    std::string_view digits = value.AsString();
-    if (digits[0] == '-') digits.remove_prefix(1);
-    return std::string(digits);
-  }
-  const int64_t i = value.AsInt();
-  const uint64_t magnitude = i < 0 ? ~static_cast<uint64_t>(i) + 1 : static_cast<uint64_t>(i);
-  char buffer[72];
-  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), magnitude, base).ptr;
-  std::string digits(buffer, end);
-  return upper ? Upper(digits) : digits;
-}
+char UpperAscii(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; }
 
 bool IsNegative(const Value& integer) {
   return integer.Is(Kind::kBigInt) ? integer.AsString()[0] == '-' : integer.AsInt() < 0;
@@ -57,31 +44,44 @@ std::string SignOf(bool negative, char sign) {
   return sign == '-' ? std::string() : std::string(1, sign);
 }
 
-std::string FormatInteger(Context* context, const Value& value, const FieldSpec& spec) {
+void AppendInteger(Context* context, const Value& value, const FieldSpec& spec, Text* out) {
   const char type = spec.type == '\0' || spec.type == 'n' ? 'd' : spec.type;
   if (type == 'c') {
     const int64_t code = value.Is(Kind::kBigInt) ? -1 : value.AsInt();
     if (code < 0 || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
       context->Fail("%c arg not in range(0x110000)");
-      return "";
+      return;
     }
-    std::string out;
-    AppendUtf8(static_cast<char32_t>(code), &out);
-    return out;
+    AppendUtf8(static_cast<char32_t>(code), out);
+    return;
   }
   const int base = type == 'd' ? 10 : type == 'b' ? 2 : type == 'o' ? 8 : 16;
   if (base != 10 && value.Is(Kind::kBigInt)) {
     context->FailUnsupported("integers beyond 64 bits are written in decimal only");
-    return "";
+    return;
   }
-  std::string digits = IntegerDigits(value, base, type == 'X');
-  if (spec.grouping != '\0') digits = GroupDigits(digits, spec.grouping, base == 10 ? 3 : 4);
-  std::string out = SignOf(IsNegative(value), spec.sign);
+  *out += SignOf(IsNegative(value), spec.sign);
   if (spec.alternate && base != 10) {
-    out.push_back('0');
-    out.push_back(type);
+    out->push_back('0');
+    out->push_back(type);
   }
-  return out + digits;
+  char buffer[72];
+  std::string_view digits;
+  if (value.Is(Kind::kBigInt)) {
+    digits = value.AsString();
+    if (digits[0] == '-') digits.remove_prefix(1);
+  } else {
+    const int64_t i = value.AsInt();
+    const uint64_t magnitude = i < 0 ? ~static_cast<uint64_t>(i) + 1 : static_cast<uint64_t>(i);
+    char* end = std::to_chars(buffer, buffer + sizeof(buffer), magnitude, base).ptr;
+    if (type == 'X') std::transform(buffer, end, buffer, UpperAscii);
+    digits = std::string_view(buffer, static_cast<size_t>(end - buffer));
+  }
+  if (spec.grouping != '\0') {
+    AppendGrouped(digits, spec.grouping, base == 10 ? 3 : 4, out);
+  } else {
+    *out += digits;
+  }
 }
 
 std::string FormatFloating(double value, const FieldSpec& spec) {
@@ -97,7 +97,9 @@ std::string FormatFloating(double value, const FieldSpec& spec) {
   }
   if (spec.grouping != '\0') {
     const size_t whole = std::min(digits.find_first_not_of("0123456789"), digits.size());
-    digits = GroupDigits(digits.substr(0, whole), spec.grouping, 3) + digits.substr(whole);
+    std::string grouped;
+    AppendGrouped(std::string_view(digits).substr(0, whole), spec.grouping, 3, &grouped);
+    digits = grouped + digits.substr(whole);
   }
   return SignOf(std::signbit(value) && !std::isnan(value), spec.sign) + digits;
 }
@@ -165,82 +167,82 @@ std::string FormatDouble(double value, char type, int64_t precision, bool altern
     const size_t e = out.find('e');
     out.insert(out.begin() + static_cast<ptrdiff_t>(std::min(e, out.size())), '.');
   }
-  if (upper) out = Upper(out);
+  if (upper) std::transform(out.begin(), out.end(), out.begin(), UpperAscii);
   if (type == '%') out.push_back('%');
   return out;
 }
 
-std::string PadField(Context* context, std::string text, const FieldSpec& spec, bool numeric) {
+void AppendPadded(std::string_view text, const FieldSpec& spec, bool numeric, Text* out) {
   const auto size = static_cast<int64_t>(CountCodePoints(text));
-  if (spec.width <= size) return text;
-  const int64_t pad = spec.width - size;
-  if (!context->Room(static_cast<uint64_t>(pad) * spec.fill.size())) return "";
+  const auto pad = static_cast<uint64_t>(std::max<int64_t>(spec.width - size, 0));
   const char align = spec.align != '\0' ? spec.align : numeric ? '>' : '<';
-  const auto filler = [&](int64_t count) {
-    std::string out;
-    for (int64_t i = 0; i < count; ++i) out += spec.fill;
-    return out;
-  };
-  switch (align) {
-    case '<':
-      return text + filler(pad);
-    case '^':
-      return filler(pad / 2) + text + filler(pad - pad / 2);
-    case '=': {
-      size_t prefix = !text.empty() && (text[0] == '-' || text[0] == '+' || text[0] == ' ') ? 1 : 0;
-      if (spec.alternate && text.size() > prefix + 1 && text[prefix] == '0' &&
-          std::string_view("xXob").find(text[prefix + 1]) != std::string_view::npos) {
-        prefix += 2;
-      }
-      return text.substr(0, prefix) + filler(pad) + text.substr(prefix);
+  uint64_t left = align == '<' ? 0 : align == '^' ? pad / 2 : pad;
+  size_t prefix = 0;  // what stands before the filling
+  if (align == '=') {
+    prefix = !text.empty() && (text[0] == '-' || text[0] == '+' || text[0] == ' ') ? 1 : 0;
+    if (spec.alternate && text.size() > prefix + 1 && text[prefix] == '0' &&
+        std::string_view("xXob").find(text[prefix + 1]) != std::string_view::npos) {
+      prefix += 2;
     }
-    default:
-      return filler(pad) + text;
   }
+  MakeRoom(out, text.size() + out->get_allocator().meter()->Require(pad, spec.fill.size()));
+  *out += text.substr(0, prefix);
+  AppendRepeated(spec.fill, left, out);
+  *out += text.substr(prefix);
+  AppendRepeated(spec.fill, pad - left, out);
 }
 
-std::string FormatField(Context* context, const Value& value, const FieldSpec& spec) {
+void AppendField(Context* context, const Value& value, const FieldSpec& spec, Text* out) {
   const auto bad = [&]() {
     context->Fail(StrCat("Unknown format code '", std::string(1, spec.type),
                          "' for object of type '", std::string(TypeName(value)), "'"));
-    return std::string();
   };
   static constexpr std::string_view kFloatTypes = "eEfFgG%";
   const bool float_type = kFloatTypes.find(spec.type) != std::string_view::npos;
   const bool plain = spec.type == '\0';
   if (value.Is(Kind::kBool) && plain && spec.width == 0 && spec.align == '\0') {
-    return ToText(context, value);
+    AppendText(context, value, out);
+    return;
   }
   if (value.IsNumber()) {
     if (spec.type == 's') return bad();
     if (value.Is(Kind::kFloat) || (float_type && !plain)) {
       if (!plain && !float_type && spec.type != 'n') return bad();
-      return PadField(context, FormatFloating(ToDouble(value), spec), spec, true);
+      AppendPadded(FormatFloating(ToDouble(value), spec), spec, true, out);
+      return;
     }
     if (spec.precision >= 0) {
       context->Fail("Precision not allowed in integer format specifier");
-      return "";
+      return;
     }
-    return PadField(context, FormatInteger(context, value, spec), spec, true);
+    Text digits(context->meter());
+    AppendInteger(context, value, spec, &digits);
+    if (context->ok()) AppendPadded(digits, spec, true, out);
+    return;
   }
   if (!value.IsString()) {
     const bool empty = plain && spec.width == 0 && spec.align == '\0' && spec.precision < 0 &&
                        spec.sign == '-' && !spec.alternate && spec.grouping == '\0';
-    if (empty) return ToText(context, value);
+    if (empty) {
+      AppendText(context, value, out);
+      return;
+    }
     context->Fail(StrCat("unsupported format string passed to ", std::string(TypeName(value)),
                          ".__format__"));
-    return "";
+    return;
   }
   if (!plain && spec.type != 's') return bad();
   if (spec.align == '=' && spec.fill != "0") {
     context->Fail("'=' alignment not allowed in string format specifier");
-    return "";
+    return;
   }
-  std::string text(value.AsString());
-  if (spec.precision >= 0) text.resize(ByteOffset(text, static_cast<size_t>(spec.precision)));
+  std::string_view text = value.AsString();
+  if (spec.precision >= 0) {
+    text = text.substr(0, ByteOffset(text, static_cast<size_t>(spec.precision)));
+  }
   FieldSpec padded = spec;
   if (padded.align == '=') padded.align = '<';
-  return PadField(context, std::move(text), padded, false);
+  AppendPadded(text, padded, false, out);
 }
 
 }  // namespace qinfer::tokenizer::jinja

@@ -27,11 +27,11 @@ bool ParseFieldSpec(std::string_view text, FieldSpec* spec);
 // A number in decimal notation of type e, f, g, % or their upper-case forms.
 std::string FormatDouble(double value, char type, int64_t precision, bool alternate);
 
-// format(value, spec). Fails in the context on a type that does not fit.
-std::string FormatField(Context* context, const Value& value, const FieldSpec& spec);
+// format(value, spec), appended. Fails in the context on a type that does not fit.
+void AppendField(Context* context, const Value& value, const FieldSpec& spec, Text* out);
 
-// Text that is padded to the spec's width; `numeric` text goes right by default and may be filled
-// after its sign.
-std::string PadField(Context* context, std::string text, const FieldSpec& spec, bool numeric);
+// Text that is padded to the spec's width, appended; `numeric` text goes right by default and may
+// be filled after its sign.
+void AppendPadded(std::string_view text, const FieldSpec& spec, bool numeric, Text* out);
 
 }  // namespace qinfer::tokenizer::jinja

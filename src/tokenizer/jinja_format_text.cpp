@@ -10,9 +10,13 @@
 namespace qinfer::tokenizer::jinja {
 namespace {
 
-// Text of a value that is put into `format`, escaped where that is markup.
-std::string Insert(const Value& format, std::string text, bool is_markup) {
-  return format.IsMarkup() && !is_markup ? EscapeHtml(text) : text;
+// Text that is put into `format`, escaped where that is markup and the value was not. `scratch` is
+// for the escaped one.
+std::string_view Inserted(const Value& format, std::string_view text, bool is_markup,
+                          Text* scratch) {
+  if (!format.IsMarkup() || is_markup) return text;
+  AppendEscaped(text, scratch);
+  return *scratch;
 }
 
 class PercentFormatter {
@@ -21,15 +25,16 @@ class PercentFormatter {
       : context_(context), format_(format), text_(format.AsString()), args_(args) {}
 
   Value Run() {
-    std::string out;
+    Text out(context_->meter());
+    out.reserve(text_.size());
     while (at_ < text_.size()) {
       const size_t percent = text_.find('%', at_);
       out += text_.substr(at_, percent - at_);
       if (percent == std::string_view::npos) break;
       at_ = percent + 1;
-      out += Field();
+      AppendNext(&out);
       context_->meter()->Step();
-      if (!context_->ok() || !context_->Room(out.size())) return Value();
+      if (!context_->ok()) return Value();
     }
     const bool unused = args_.Is(Kind::kTuple)
                             ? used_ < args_.As<ListObject>()->items.size()
@@ -63,8 +68,8 @@ class PercentFormatter {
     }
     return value;
   }
-  std::string Field();
-  std::string Convert(char type, Value value, FieldSpec spec, bool zero);
+  void AppendNext(Text* out);
+  void Convert(char type, Value value, FieldSpec spec, bool zero, Text* out);
 
   Context* context_;
   const Value& format_;
@@ -74,7 +79,7 @@ class PercentFormatter {
   bool by_name_ = false;
 };
 
-std::string PercentFormatter::Field() {
+void PercentFormatter::AppendNext(Text* out) {
   Value value;
   bool named = false;
   if (at_ < text_.size() && text_[at_] == '(') {
@@ -86,18 +91,18 @@ std::string PercentFormatter::Field() {
     }
     if (depth != 0) {
       context_->Fail("incomplete format key");
-      return "";
+      return;
     }
-    const std::string key(text_.substr(at_ + 1, end - at_ - 2));
+    const std::string_view key = text_.substr(at_ + 1, end - at_ - 2);
     at_ = end;
     if (!args_.Is(Kind::kDict)) {
       context_->Fail("format requires a mapping");
-      return "";
+      return;
     }
     const Value* found = args_.As<DictObject>()->Get(key);
     if (found == nullptr) {
-      context_->Fail(StrCat("KeyError: '", key, "'"));
-      return "";
+      context_->Fail(StrCat("KeyError: '", Quoted(key), "'"));
+      return;
     }
     value = *found;
     named = by_name_ = true;
@@ -136,42 +141,57 @@ std::string PercentFormatter::Field() {
     ++at_;
     spec.precision = std::max<int64_t>(Count(), 0);
   }
-  if (!context_->ok()) return "";
+  if (!context_->ok()) return;
   while (at_ < text_.size() && std::string_view("hlL").find(text_[at_]) != std::string_view::npos) {
     ++at_;
   }
   if (at_ >= text_.size()) {
     context_->Fail("incomplete format");
-    return "";
+    return;
   }
   const char type = text_[at_++];
-  if (type == '%') return "%";
+  if (type == '%') {
+    out->push_back('%');
+    return;
+  }
   if (!named) value = NextArg();
-  if (!context_->ok()) return "";
-  return Convert(type, std::move(value), spec, zero);
+  if (context_->ok()) Convert(type, std::move(value), spec, zero, out);
 }
 
-std::string PercentFormatter::Convert(char type, Value value, FieldSpec spec, bool zero) {
+void PercentFormatter::Convert(char type, Value value, FieldSpec spec, bool zero, Text* out) {
   const bool left = spec.align == '<';
   switch (type) {
     case 's':
     case 'r':
     case 'a': {
-      std::string text = type == 's' ? Insert(format_, ToText(context_, value), value.IsMarkup())
-                                     : Insert(format_, Repr(context_, value), false);
-      if (spec.precision >= 0) text.resize(ByteOffset(text, static_cast<size_t>(spec.precision)));
-      return PadField(context_, std::move(text), spec, false);
+      Text scratch(context_->meter());
+      Text escaped(context_->meter());
+      std::string_view text;
+      if (type == 's') {
+        text = TextOf(context_, value, &scratch);
+      } else {
+        AppendRepr(context_, value, &scratch);
+        text = scratch;
+      }
+      text = Inserted(format_, text, type == 's' && value.IsMarkup(), &escaped);
+      if (spec.precision >= 0) {
+        text = text.substr(0, ByteOffset(text, static_cast<size_t>(spec.precision)));
+      }
+      AppendPadded(text, spec, false, out);
+      return;
     }
     case 'c':
       if (value.IsString() && CountCodePoints(value.AsString()) == 1) {
-        return PadField(context_, std::string(value.AsString()), spec, false);
+        AppendPadded(value.AsString(), spec, false, out);
+        return;
       }
       if (!value.IsInteger()) {
         context_->Fail("%c requires int or char");
-        return "";
+        return;
       }
       spec.type = 'c';
-      return FormatField(context_, value, spec);
+      AppendField(context_, value, spec, out);
+      return;
     case 'd':
     case 'i':
     case 'u':
@@ -180,7 +200,7 @@ std::string PercentFormatter::Convert(char type, Value value, FieldSpec spec, bo
     case 'o': {
       const bool whole = type == 'd' || type == 'i' || type == 'u';
       if (value.Is(Kind::kFloat) && whole) {
-        CallArgs args;
+        CallArgs args(context_->meter());
         args.positional.push_back(value);
         value = ApplyFilter(context_, "int", args);
       }
@@ -192,7 +212,7 @@ std::string PercentFormatter::Convert(char type, Value value, FieldSpec spec, bo
                                 " format: a real number is required, not ",
                                 std::string(TypeName(value))));
         }
-        return "";
+        return;
       }
       spec.type = whole ? 'd' : type;
       const int64_t precision = std::exchange(spec.precision, -1);
@@ -204,7 +224,10 @@ std::string PercentFormatter::Convert(char type, Value value, FieldSpec spec, bo
         digits.align = '=';
         const bool sign = value.AsInt() < 0 || spec.sign != '-';
         digits.width += sign && value.IsInteger() ? 1 : 0;
-        return PadField(context_, FormatField(context_, value, digits), spec, true);
+        Text text(context_->meter());
+        AppendField(context_, value, digits, &text);
+        if (context_->ok()) AppendPadded(text, spec, true, out);
+        return;
       }
       break;
     }
@@ -220,19 +243,19 @@ std::string PercentFormatter::Convert(char type, Value value, FieldSpec spec, bo
         } else {
           context_->Fail(StrCat("must be real number, not ", std::string(TypeName(value))));
         }
-        return "";
+        return;
       }
       spec.type = type;
       break;
     default:
       context_->Fail(StrCat("unsupported format character '", std::string(1, type), "'"));
-      return "";
+      return;
   }
   if (zero && !left) {
     spec.fill.assign(1, '0');
     spec.align = '=';
   }
-  return FormatField(context_, value, spec);
+  AppendField(context_, value, spec, out);
 }
 
 class BraceFormatter {
@@ -241,16 +264,15 @@ class BraceFormatter {
       : context_(context), format_(format), args_(args) {}
 
   // `depth` counts fields within specifications: two levels, as in Python.
-  std::string Run(std::string_view text, int depth) {
-    std::string out;
+  void Run(std::string_view text, int depth, Text* out) {
     for (size_t at = 0; at < text.size() && context_->ok();) {
       const char c = text[at];
       if (c != '{' && c != '}') {
         const size_t next = std::min(text.find_first_of("{}", at), text.size());
-        out += text.substr(at, next - at);
+        *out += text.substr(at, next - at);
         at = next;
       } else if (at + 1 < text.size() && text[at + 1] == c) {
-        out.push_back(c);
+        out->push_back(c);
         at += 2;
       } else if (c == '}') {
         context_->Fail("Single '}' encountered in format string");
@@ -266,20 +288,18 @@ class BraceFormatter {
                                        : "expected '}' before end of string");
           break;
         }
-        out += Field(text.substr(at + 1, end - at - 2), depth);
+        AppendNext(text.substr(at + 1, end - at - 2), depth, out);
         at = end;
       }
       context_->meter()->Step();
-      if (!context_->Room(out.size())) break;
     }
-    return out;
   }
 
  private:
-  std::string Field(std::string_view field, int depth) {
+  void AppendNext(std::string_view field, int depth, Text* out) {
     if (depth > 1) {
       context_->Fail("Max string recursion exceeded");
-      return "";
+      return;
     }
     // name [!conversion] [:spec]; brackets may hold either mark.
     size_t end = 0;
@@ -295,29 +315,42 @@ class BraceFormatter {
     if (at < field.size() && field[at] == '!') {
       if (at + 1 >= field.size() || (at + 2 < field.size() && field[at + 2] != ':')) {
         context_->Fail("expected ':' after conversion specifier");
-        return "";
+        return;
       }
       conversion = field[at + 1];
       at += 2;
     }
     if (at < field.size()) spec_text = field.substr(at + 1);
     Value value = Lookup(field.substr(0, end));
-    if (!context_->ok()) return "";
+    if (!context_->ok()) return;
     if (conversion != '\0') {
       if (conversion != 's' && conversion != 'r' && conversion != 'a') {
         context_->Fail("unknown conversion specifier");
-        return "";
+        return;
       }
-      value = context_->String(conversion == 's' ? ToText(context_, value) : Repr(context_, value));
+      Text text(context_->meter());
+      if (conversion == 's') {
+        AppendText(context_, value, &text);
+      } else {
+        AppendRepr(context_, value, &text);
+      }
+      value = context_->String(std::move(text));
     }
     FieldSpec spec;
-    const std::string expanded = Run(spec_text, depth + 1);
-    if (!context_->ok()) return "";
+    Text expanded(context_->meter());
+    Run(spec_text, depth + 1, &expanded);
+    if (!context_->ok()) return;
     if (!ParseFieldSpec(expanded, &spec)) {
       context_->Fail("Invalid format specifier");
-      return "";
+      return;
     }
-    return Insert(format_, FormatField(context_, value, spec), value.IsMarkup());
+    if (!format_.IsMarkup() || value.IsMarkup()) {
+      AppendField(context_, value, spec, out);
+      return;
+    }
+    Text plain(context_->meter());
+    AppendField(context_, value, spec, &plain);
+    AppendEscaped(plain, out);
   }
 
   Value Argument(std::string_view name) {
@@ -332,7 +365,7 @@ class BraceFormatter {
       for (const auto& [key, value] : args_.named) {
         if (key == name) return value;
       }
-      return context_->Fail(StrCat("KeyError: '", std::string(name), "'"));
+      return context_->Fail(StrCat("KeyError: '", Quoted(name), "'"));
     }
     if (index < args_.positional.size()) return args_.positional[index];
     return context_->Fail(
@@ -357,8 +390,7 @@ class BraceFormatter {
       int64_t index = 0;
       const auto result = std::from_chars(key.data(), key.data() + key.size(), index);
       const bool number = result.ec == std::errc() && result.ptr == key.data() + key.size();
-      value =
-          GetItem(context_, value, number ? Value::Int(index) : context_->String(std::string(key)));
+      value = GetItem(context_, value, number ? Value::Int(index) : context_->String(key));
       at = end + 1;
     }
     return value;
@@ -377,7 +409,8 @@ Value FormatPercent(Context* context, const Value& format, const Value& args) {
 }
 
 Value FormatBraces(Context* context, const Value& format, const CallArgs& args) {
-  std::string out = BraceFormatter(context, format, args).Run(format.AsString(), 0);
+  Text out(context->meter());
+  BraceFormatter(context, format, args).Run(format.AsString(), 0, &out);
   return context->ok() ? context->String(std::move(out), format.IsMarkup()) : Value();
 }
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "tokenizer/chat_template.h"
 #include "tokenizer/jinja_ast.h"
@@ -18,25 +17,24 @@ namespace qinfer::tokenizer::jinja {
 
 // Variables of one scope; a name that is not here is looked up in the parent.
 struct Frame {
+  Frame(Meter* meter, std::shared_ptr<Frame> p)
+      : parent(std::move(p)), vars(meter), depth(parent == nullptr ? 0 : parent->depth + 1) {}
   std::shared_ptr<Frame> parent;
-  std::vector<std::pair<NameId, Value>> vars;
-  uint32_t depth = 0;
+  CountedVector<std::pair<NameId, Value>> vars;
+  const uint32_t depth;
+  std::shared_ptr<Frame> next_kept;
 };
 using FramePtr = std::shared_ptr<Frame>;
 
 struct MacroObject final : Object {
-  MacroObject(Meter* m, const MacroDef* d, FramePtr f) : Object(m), def(d), frame(std::move(f)) {
-    Charge(sizeof(MacroObject));
-  }
+  MacroObject(Meter* m, const MacroDef* d, FramePtr f) : Object(m), def(d), frame(std::move(f)) {}
   const MacroDef* def;
   FramePtr frame;  // where it was defined
 };
 
 struct LoopObject final : Object {
   LoopObject(Meter* m, const Stmt* s, Sequence i, uint32_t d)
-      : Object(m), stmt(s), items(std::move(i)), depth0(d) {
-    Charge(sizeof(LoopObject));
-  }
+      : Object(m), stmt(s), items(std::move(i)), depth0(d) {}
   const Stmt* stmt;
   Sequence items;
   uint32_t depth0;
@@ -81,8 +79,10 @@ class Interp final : public Context {
   void ExecBlock(const Stmt& stmt);
   void Assign(const Expr& target, const Value& value);
   void Emit(std::string_view text);
+  void EmitValue(const Value& value);
   // The body's output as a value.
   Value Capture(const Body& body);
+  Value CaptureInScope(const Body& body);
 
   // Expressions.
   Value Eval(const Expr& expr);
@@ -107,12 +107,47 @@ class Interp final : public Context {
   Value CallLoop(const Value& loop, const CallArgs& args);
   Value CallBlock(std::string_view name);
 
-  // Scopes.
-  FramePtr Push(const FramePtr& parent);
-  // Ends the scope; one that a macro still refers to is kept until the end of the rendering.
-  void Pop(FramePtr frame, FramePtr back);
+  // A scope of its own while it lives. One that a macro still refers to at its end is kept until
+  // that of the rendering.
+  class Scope {
+   public:
+    Scope(Interp* interp, const FramePtr& parent);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+    Frame* frame() const { return frame_.get(); }
+    const FramePtr& shared() const { return frame_; }
+
+   private:
+    Interp* interp_;
+    FramePtr outer_, frame_;
+  };
   void SetIn(Frame* frame, NameId id, Value value);
   const Value* Lookup(NameId id);
+
+  // What is written while it lives goes into a text of its own.
+  class Captured {
+   public:
+    explicit Captured(Interp* interp)
+        : interp_(interp), text_(interp->meter()), outer_(std::exchange(interp->out_, &text_)) {}
+    ~Captured() {
+      interp_->out_ = outer_;
+      interp_->buffered_bytes_ -= text_.size();
+    }
+    Captured(const Captured&) = delete;
+    Captured& operator=(const Captured&) = delete;
+    // The text as a value; undefined after an error.
+    Value Take() {
+      if (!interp_->ok()) return Value();
+      interp_->buffered_bytes_ -= text_.size();
+      return interp_->String(std::exchange(text_, Text(interp_->meter())));
+    }
+
+   private:
+    Interp* interp_;
+    Text text_;
+    Text* outer_;
+  };
 
   // Counts one level of nesting while it lives.
   class Nested {
@@ -141,13 +176,13 @@ class Interp final : public Context {
   uint32_t max_nested_;
   uint32_t depth_ = 0, macro_depth_ = 0;
   uint32_t line_ = 0, column_ = 0;  // of the first error
-  std::string output_;
-  std::string* out_ = &output_;
-  uint64_t buffered_bytes_ = 0;  // in all buffers that are being written
+  Text output_;
+  Text* out_ = &output_;
+  uint64_t buffered_bytes_ = 0;  // in all texts that are being written
   FramePtr root_, frame_;
-  std::vector<FramePtr> kept_frames_;
-  std::vector<Value> namespaces_;  // emptied at the end: they may refer to themselves
-  Value block_text_;               // what a filter block or a filtered set block applies to
+  FramePtr kept_frames_;  // linked by next_kept
+  Items namespaces_;      // emptied at the end: they may refer to themselves
+  Value block_text_;      // what a filter block or a filtered set block applies to
 };
 
 }  // namespace qinfer::tokenizer::jinja

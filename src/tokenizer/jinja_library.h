@@ -42,9 +42,16 @@ Value CallMethod(Context* context, const MethodObject& method, const CallArgs& a
 Value CallStringMethod(Context* context, const Value& self, std::string_view name,
                        const CallArgs& args);
 bool IsStringMethod(std::string_view name);
-// str.replace: `count` negative means all. Bounded by the meter.
-std::string ReplaceText(Context* context, std::string_view text, std::string_view from,
-                        std::string_view to, int64_t count);
+using StringMethod = Value (*)(Context* context, const Value& self, const CallArgs& args);
+struct NamedStringMethod {
+  std::string_view name;
+  StringMethod method;
+};
+// Those of jinja_string_parts.cpp; null if the name is not among them.
+StringMethod FindPartsMethod(std::string_view name);
+// str.replace: `count` negative means all.
+Text ReplaceText(Context* context, std::string_view text, std::string_view from,
+                 std::string_view to, int64_t count);
 // isupper() or islower().
 bool HasCase(std::string_view text, bool upper);
 

@@ -12,6 +12,9 @@
 namespace qinfer::tokenizer::jinja {
 namespace {
 
+// Python reads no longer ones from text.
+constexpr size_t kMaxIntegerDigits = 4300;
+
 int DigitValue(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'z') return c - 'a' + 10;
@@ -80,6 +83,13 @@ bool ReadHex(std::string_view text, size_t at, size_t count, char32_t* value) {
     *value = *value * 16 + static_cast<char32_t>(digit);
   }
   return true;
+}
+
+// `word`, which is in lower case, in any case.
+bool IsWord(std::string_view text, std::string_view word) {
+  return text.size() == word.size() &&
+         std::equal(text.begin(), text.end(), word.begin(),
+                    [](char a, char b) { return static_cast<char>(a | 0x20) == b; });
 }
 
 // A backslash before a character beyond ASCII: Python sees the character's own escape there, whose
@@ -209,36 +219,46 @@ bool ParseInteger(std::string_view text, int base, std::string* digits) {
     if (zero && text.find_first_not_of("0_") != std::string_view::npos) return false;
   }
   if (base < 2 || base > 36 || text.empty() || MatchDigits(text, base) != text.size()) return false;
+  const auto underscores = static_cast<size_t>(std::count(text.begin(), text.end(), '_'));
+  if (text.size() - underscores > kMaxIntegerDigits) return false;
   if (!DigitsToDecimal(WithoutUnderscores(text), base, digits)) return false;
   if (negative && *digits != "0") digits->insert(digits->begin(), '-');
   return true;
 }
 
-bool ParseFloat(std::string_view text, double* value) {
+bool ParseFloat(std::string_view text, double* value, Meter* meter) {
   text = StripRight(StripLeft(text, "", true), "", true);
   bool negative = false;
   if (!text.empty() && (text[0] == '+' || text[0] == '-')) {
     negative = text[0] == '-';
     text.remove_prefix(1);
   }
-  const std::string lower = Lower(text);
-  if (lower == "inf" || lower == "infinity") {
+  if (IsWord(text, "inf") || IsWord(text, "infinity")) {
     *value = std::numeric_limits<double>::infinity();
-  } else if (lower == "nan") {
+  } else if (IsWord(text, "nan")) {
     *value = std::numeric_limits<double>::quiet_NaN();
   } else {
-    for (size_t i = 0; i < lower.size(); ++i) {
-      const bool between = i > 0 && i + 1 < lower.size() && DigitValue(lower[i - 1]) < 10 &&
-                           DigitValue(lower[i + 1]) < 10;
-      if (lower[i] == '_' && !between) return false;
+    Text plain(meter);
+    if (text.find('_') != std::string_view::npos) {
+      for (size_t i = 0; i < text.size(); ++i) {
+        const bool between = i > 0 && i + 1 < text.size() && DigitValue(text[i - 1]) < 10 &&
+                             DigitValue(text[i + 1]) < 10;
+        if (text[i] == '_' && !between) return false;
+      }
+      plain.reserve(text.size());
+      for (const char c : text) {
+        if (c != '_') plain.push_back(c);
+      }
+      text = plain;
     }
-    const std::string plain = WithoutUnderscores(lower);
-    if (plain.empty() || (DigitValue(plain[0]) >= 10 && plain[0] != '.')) return false;
-    const char* end = plain.data() + plain.size();
-    const auto result = std::from_chars(plain.data(), end, *value);
+    if (text.empty() || (DigitValue(text[0]) >= 10 && text[0] != '.')) return false;
+    const char* end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, *value);
     if (result.ptr != end) return false;
     if (result.ec == std::errc::result_out_of_range) {
-      const bool tiny = plain.find("e-") != std::string::npos || plain[0] == '0';
+      const size_t exponent = text.find_first_of("eE");
+      const bool tiny = text[0] == '0' ||
+                        (exponent != std::string_view::npos && text.substr(exponent + 1, 1) == "-");
       *value = tiny ? 0.0 : std::numeric_limits<double>::infinity();
     } else if (result.ec != std::errc()) {
       return false;

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "tokenizer/jinja_meter.h"
+
 namespace qinfer::tokenizer::jinja {
 
 struct NumberLiteral {
@@ -22,10 +24,10 @@ size_t MatchString(std::string_view text);
 // Python's escapes. Returns what is wrong, or nothing.
 std::string UnescapeString(std::string_view body, std::string* out);
 
-// int(text, base) of Python: false if it is no integer. `*digits` gets canonical decimal digits,
-// which may be beyond 64 bits for base 10 alone.
+// int(text, base) of Python: false if it is no integer, or one of over 4300 digits. `*digits` gets
+// canonical decimal digits, which may be beyond 64 bits for base 10 alone.
 bool ParseInteger(std::string_view text, int base, std::string* digits);
-// float(text) of Python.
-bool ParseFloat(std::string_view text, double* value);
+// float(text) of Python. The meter, if there is one, counts the copy that underscores ask for.
+bool ParseFloat(std::string_view text, double* value, Meter* meter);
 
 }  // namespace qinfer::tokenizer::jinja

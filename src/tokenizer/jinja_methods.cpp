@@ -32,7 +32,7 @@ Value CallDictMethod(Context* context, const Value& self, std::string_view name,
   const ViewObject::Part part = name == "keys"     ? ViewObject::Part::kKeys
                                 : name == "values" ? ViewObject::Part::kValues
                                                    : ViewObject::Part::kItems;
-  return Value::Of(Kind::kView, std::make_shared<ViewObject>(context->meter(), self, part));
+  return Value::Of(Kind::kView, MakeCounted<ViewObject>(context->meter(), self, part));
 }
 
 Value CallListMethod(Context* context, const Value& self, std::string_view name,
@@ -55,7 +55,8 @@ Value CallListMethod(Context* context, const Value& self, std::string_view name,
     ++count;
   }
   if (counting) return Value::Int(count);
-  return context->Fail(StrCat(Repr(context, bound[0]), " is not in ", std::string(TypeName(self))));
+  return context->Fail(
+      StrCat(QuotedRepr(context, bound[0]), " is not in ", std::string(TypeName(self))));
 }
 
 Value CallLoopMethod(Context* context, const Value& self, std::string_view name,
@@ -93,7 +94,7 @@ Value MakeRange(Context* context, const CallArgs& args) {
   const int64_t step = bound.Int(2, 1);
   if (!context->ok()) return Value();
   if (step == 0) return context->Fail("range() arg 3 must not be zero");
-  auto range = std::make_shared<RangeObject>(context->meter(), start, stop, step);
+  auto range = MakeCounted<RangeObject>(context->meter(), start, stop, step);
   if (range->size() > kMaxRange) {
     return context->Fail(StrCat("Range too big. The sandbox blocks ranges larger than MAX_RANGE (",
                                 kMaxRange, ")."));
@@ -104,7 +105,7 @@ Value MakeRange(Context* context, const CallArgs& args) {
 // dict(mapping or pairs, **more): also what namespace() takes.
 std::shared_ptr<DictObject> MakeDict(Context* context, std::string_view name,
                                      const CallArgs& args) {
-  auto dict = std::make_shared<DictObject>(context->meter());
+  auto dict = MakeCounted<DictObject>(context->meter());
   if (args.positional.size() > 1) {
     context->Fail(
         StrCat(std::string(name), " expected at most 1 argument, got ", args.positional.size()));
@@ -134,7 +135,7 @@ std::shared_ptr<DictObject> MakeDict(Context* context, std::string_view name,
 
 Value MakeNamespace(Context* context, const CallArgs& args) {
   const auto dict = MakeDict(context, "namespace", args);
-  auto result = std::make_shared<NamespaceObject>(context->meter());
+  auto result = MakeCounted<NamespaceObject>(context->meter());
   for (const auto& [key, value] : dict->entries) {
     if (!context->ok()) break;
     if (!key.IsString() || !result->Set(key.AsString(), value)) {
@@ -146,21 +147,21 @@ Value MakeNamespace(Context* context, const CallArgs& args) {
 
 Value MakeCycler(Context* context, const CallArgs& args) {
   if (args.positional.empty()) return context->Fail("at least one item has to be provided");
-  return Value::Of(Kind::kCycler,
-                   std::make_shared<CyclerObject>(context->meter(), args.positional));
+  return Value::Of(Kind::kCycler, MakeCounted<CyclerObject>(context->meter(), args.positional));
 }
 
 Value MakeJoiner(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "joiner", args, {"sep"}, 0);
-  return Value::Of(Kind::kJoiner,
-                   std::make_shared<JoinerObject>(context->meter(),
-                                                  bound.Has(0) ? bound[0] : context->String(", ")));
+  return Value::Of(
+      Kind::kJoiner,
+      MakeCounted<JoinerObject>(context->meter(), bound.Has(0) ? bound[0] : context->String(", ")));
 }
 
 Value RaiseException(Context* context, const CallArgs& args) {
   const BoundArgs bound(context, "raise_exception", args, {"message"}, 1);
   if (!context->ok()) return Value();
-  return context->Fail(ToText(context, bound[0]));
+  Text scratch(context->meter());
+  return context->Fail(Quoted(TextOf(context, bound[0], &scratch)));
 }
 
 Value StrftimeNow(Context* context, const CallArgs& args) {

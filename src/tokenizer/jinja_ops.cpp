@@ -134,28 +134,27 @@ Value NumberOp(Context* context, Op op, const Value& a, const Value& b) {
 }
 
 Value AddStrings(Context* context, const Value& a, const Value& b) {
-  if (!context->Room(6 * (a.AsString().size() + b.AsString().size()))) {
-    // Six times is the worst of escaping; without it the sum alone has to fit.
-    if (a.IsMarkup() != b.IsMarkup()) return Value();
-  }
-  std::string text;
+  Text text(context->meter());
   if (a.IsMarkup() == b.IsMarkup()) {
-    if (!context->Room(a.AsString().size() + b.AsString().size())) return Value();
     text.reserve(a.AsString().size() + b.AsString().size());
     text += a.AsString();
     text += b.AsString();
     return context->String(std::move(text), a.IsMarkup());
   }
-  text = a.IsMarkup() ? std::string(a.AsString()) : EscapeHtml(a.AsString());
-  text += b.IsMarkup() ? std::string(b.AsString()) : EscapeHtml(b.AsString());
+  for (const Value* part : {&a, &b}) {
+    if (part->IsMarkup()) {
+      text += part->AsString();
+    } else {
+      AppendEscaped(part->AsString(), &text);
+    }
+  }
   return context->String(std::move(text), true);
 }
 
 Value AddLists(Context* context, const Value& a, const Value& b) {
   const auto& x = a.As<ListObject>()->items;
   const auto& y = b.As<ListObject>()->items;
-  if (!context->Room((x.size() + y.size()) * sizeof(Value))) return Value();
-  std::vector<Value> items;
+  Items items(context->meter());
   items.reserve(x.size() + y.size());
   items.insert(items.end(), x.begin(), x.end());
   items.insert(items.end(), y.begin(), y.end());
@@ -165,24 +164,14 @@ Value AddLists(Context* context, const Value& a, const Value& b) {
 Value Repeat(Context* context, const Value& sequence, int64_t times) {
   const auto count = static_cast<uint64_t>(std::max<int64_t>(times, 0));
   if (sequence.IsString()) {
-    const std::string_view unit = sequence.AsString();
-    uint64_t bytes = 0;
-    if (!CheckedMul<uint64_t>(unit.size(), count, &bytes)) bytes = ~uint64_t{0};
-    if (!context->Room(bytes)) return Value();
-    std::string text;
-    text.reserve(bytes);
-    if (!unit.empty()) {
-      for (uint64_t i = 0; i < count; ++i) text += unit;
-    }
+    Text text(context->meter());
+    AppendRepeated(sequence.AsString(), count, &text);
     return context->String(std::move(text), sequence.IsMarkup());
   }
   const auto& unit = sequence.As<ListObject>()->items;
-  uint64_t bytes = 0;
-  if (!CheckedMul<uint64_t>(unit.size() * sizeof(Value), count, &bytes)) bytes = ~uint64_t{0};
-  if (!context->Room(bytes)) return Value();
-  std::vector<Value> items;
-  items.reserve(unit.empty() ? 0 : unit.size() * count);
+  Items items(context->meter());
   if (!unit.empty()) {
+    items.reserve(context->meter()->Require(count, unit.size() * sizeof(Value)) / sizeof(Value));
     for (uint64_t i = 0; i < count; ++i) items.insert(items.end(), unit.begin(), unit.end());
   }
   return sequence.Is(Kind::kList) ? context->List(std::move(items))
@@ -221,8 +210,7 @@ int CompareNumbers(const Value& a, const Value& b) {
 
 int CompareValues(Context* context, Op op, const Value& a, const Value& b);
 
-int CompareItems(Context* context, Op op, const std::vector<Value>& x,
-                 const std::vector<Value>& y) {
+int CompareItems(Context* context, Op op, const Items& x, const Items& y) {
   const size_t common = std::min(x.size(), y.size());
   for (size_t i = 0; i < common; ++i) {
     if (Equals(x[i], y[i], context->meter())) continue;
@@ -252,10 +240,6 @@ int CompareValues(Context* context, Op op, const Value& a, const Value& b) {
                          std::string(TypeName(a)), "' and '", std::string(TypeName(b)), "'"));
   }
   return 2;
-}
-
-Sequence OwnSequence(Context* context, std::vector<Value> items) {
-  return std::make_shared<const ListObject>(context->meter(), std::move(items));
 }
 
 }  // namespace
@@ -291,9 +275,9 @@ Value UnaryOp(Context* context, Op op, const Value& a) {
   if (a.Is(Kind::kBigInt)) {
     if (op == Op::kPos) return a;
     const std::string_view digits = a.AsString();
-    if (digits[0] == '-') return Value::BigInt(context->meter(), std::string(digits.substr(1)));
+    if (digits[0] == '-') return Value::BigInt(Text(digits.substr(1), context->meter()));
     if (digits == "9223372036854775808") return Value::Int(std::numeric_limits<int64_t>::min());
-    return Value::BigInt(context->meter(), StrCat("-", std::string(digits)));
+    return Value::BigInt(Joined(context->meter(), {"-", digits}));
   }
   if (a.IsUndefined()) return context->FailUndefined(a);
   return context->Fail(StrCat("bad operand type for unary ", std::string(OpText(op)), ": '",
@@ -339,7 +323,8 @@ bool Contains(Context* context, const Value& container, const Value& item) {
       return false;
     }
     context->meter()->StepBytes(container.AsString().size() * 4);
-    return Find(container.AsString(), item.AsString()) != std::string_view::npos;
+    return Find(container.AsString(), item.AsString(), 0, context->meter()) !=
+           std::string_view::npos;
   }
   const bool keys =
       container.Is(Kind::kView) && container.As<ViewObject>()->part == ViewObject::Part::kKeys;
@@ -380,7 +365,7 @@ bool IsIterable(const Value& value) {
 }
 
 Sequence Iterate(Context* context, const Value& value) {
-  std::vector<Value> items;
+  Items items(context->meter());
   switch (value.kind()) {
     case Kind::kUndefined:
       break;
@@ -389,20 +374,26 @@ Sequence Iterate(Context* context, const Value& value) {
       return std::static_pointer_cast<const ListObject>(value.shared());
     case Kind::kString: {
       const std::string_view text = value.AsString();
+      items.reserve(CountCodePoints(text));
       for (size_t at = 0; at < text.size() && context->ok();) {
         const size_t start = at;
         DecodeUtf8(text, &at);
         context->meter()->Step();
-        items.push_back(context->String(std::string(text.substr(start, at - start))));
+        items.push_back(context->String(text.substr(start, at - start)));
       }
       break;
     }
-    case Kind::kDict:
-      for (const auto& [key, item] : value.As<DictObject>()->entries) items.push_back(key);
+    case Kind::kDict: {
+      const auto& entries = value.As<DictObject>()->entries;
+      items.reserve(entries.size());
+      for (const auto& [key, item] : entries) items.push_back(key);
       break;
+    }
     case Kind::kView: {
       const auto* view = value.As<ViewObject>();
-      for (const auto& [key, item] : view->dict.As<DictObject>()->entries) {
+      const auto& entries = view->dict.As<DictObject>()->entries;
+      items.reserve(entries.size());
+      for (const auto& [key, item] : entries) {
         if (!context->ok()) break;
         if (view->part == ViewObject::Part::kKeys) {
           items.push_back(key);
@@ -417,22 +408,24 @@ Sequence Iterate(Context* context, const Value& value) {
     case Kind::kRange: {
       const auto* range = value.As<RangeObject>();
       const int64_t size = range->size();
+      items.reserve(static_cast<size_t>(size));
       for (int64_t i = 0; i < size; ++i)
         items.push_back(Value::Int(range->start + i * range->step));
       break;
     }
     case Kind::kIterator: {
+      // Used up, so what is left of it moves out.
       auto* iterator = value.As<IteratorObject>();
-      items.assign(iterator->items.begin() + static_cast<ptrdiff_t>(iterator->at),
-                   iterator->items.end());
-      iterator->at = iterator->items.size();
+      items.swap(iterator->items);
+      items.erase(items.begin(), items.begin() + static_cast<ptrdiff_t>(iterator->at));
+      iterator->at = 0;
       break;
     }
     default:
       context->Fail(StrCat("'", std::string(TypeName(value)), "' object is not iterable"));
       return nullptr;
   }
-  return OwnSequence(context, std::move(items));
+  return MakeCounted<ListObject>(context->meter(), std::move(items));
 }
 
 int64_t Length(Context* context, const Value& value) {

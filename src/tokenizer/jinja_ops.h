@@ -24,10 +24,14 @@ bool IsIterable(const Value& value);
 // len(); -1 (and an error) if the value has none.
 int64_t Length(Context* context, const Value& value);
 
-// str() and repr().
-std::string ToText(Context* context, const Value& value);
-std::string Repr(Context* context, const Value& value);
+// str() and repr(), appended.
+void AppendText(Context* context, const Value& value, Text* out);
+void AppendRepr(Context* context, const Value& value, Text* out);
+// str(), without a copy of what is text already: `scratch` holds what had to be made.
+std::string_view TextOf(Context* context, const Value& value, Text* scratch);
+// What a message says of a value.
+std::string QuotedRepr(Context* context, const Value& value);
 std::string FloatRepr(double value);
-void AppendStringRepr(std::string_view text, std::string* out);
+void AppendStringRepr(std::string_view text, Text* out);
 
 }  // namespace qinfer::tokenizer::jinja

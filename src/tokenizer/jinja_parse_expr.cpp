@@ -250,9 +250,9 @@ ExprPtr Parser::ParsePrimary() {
       return ParseName();
     case TokenKind::kString: {
       ExprPtr node = MakeNode(ExprKind::kConst, token);
-      std::string text = Next().text;
+      Text text(Next().text, nullptr);
       while (Peek().kind == TokenKind::kString) text += Next().text;
-      node->constant = Value::String(nullptr, std::move(text));
+      node->constant = Value::String(std::move(text));
       return node;
     }
     case TokenKind::kInteger: {
@@ -261,13 +261,13 @@ ExprPtr Parser::ParsePrimary() {
       const char* end = token.text.data() + token.text.size();
       const auto result = std::from_chars(token.text.data(), end, value);
       node->constant =
-          result.ec == std::errc() ? Value::Int(value) : Value::BigInt(nullptr, token.text);
+          result.ec == std::errc() ? Value::Int(value) : Value::BigInt(Text(token.text, nullptr));
       return node;
     }
     case TokenKind::kFloat: {
       ExprPtr node = MakeNode(ExprKind::kConst, Next());
       double value = 0;
-      ParseFloat(token.text, &value);
+      ParseFloat(token.text, &value, nullptr);
       node->constant = Value::Float(value);
       return node;
     }

@@ -10,11 +10,10 @@ namespace {
 
 class ReprWriter {
  public:
-  ReprWriter(Context* context, std::string* out) : context_(context), out_(out) {}
+  ReprWriter(Context* context, Text* out) : context_(context), out_(out) {}
 
   void Write(const Value& value) {
-    // Shared parts make texts that are far longer than their values.
-    if (!context_->ok() || !context_->Room(out_->size())) return;
+    if (!context_->ok()) return;
     context_->meter()->Step();
     // Namespaces may hold themselves.
     if (++depth_ > 2 * kMaxValueDepth) {
@@ -27,7 +26,7 @@ class ReprWriter {
 
  private:
   void WriteOne(const Value& value);
-  void WriteItems(const std::vector<Value>& items) {
+  void WriteItems(const Items& items) {
     for (size_t i = 0; i < items.size() && context_->ok(); ++i) {
       if (i != 0) *out_ += ", ";
       Write(items[i]);
@@ -63,7 +62,7 @@ class ReprWriter {
   }
 
   Context* context_;
-  std::string* out_;
+  Text* out_;
   uint32_t depth_ = 0;
 };
 
@@ -132,7 +131,7 @@ void ReprWriter::WriteOne(const Value& value) {
     }
     case Kind::kIterator:
       // Python adds an address here, which no template can rely on.
-      *out_ += StrCat("<generator object ", value.As<IteratorObject>()->name, ">");
+      *out_ += StrCat("<generator object ", std::string(value.As<IteratorObject>()->name), ">");
       break;
     default:
       *out_ += StrCat("<", std::string(TypeName(value)), ">");
@@ -173,7 +172,7 @@ std::string FloatRepr(double value) {
   return StrCat(out, digits.substr(0, whole), ".", digits.substr(whole));
 }
 
-void AppendStringRepr(std::string_view text, std::string* out) {
+void AppendStringRepr(std::string_view text, Text* out) {
   const bool single = text.find('\'') != std::string_view::npos;
   const char quote = single && text.find('"') == std::string_view::npos ? '"' : '\'';
   const auto hex = [out](char32_t c, int digits) {
@@ -208,22 +207,33 @@ void AppendStringRepr(std::string_view text, std::string* out) {
   out->push_back(quote);
 }
 
-std::string Repr(Context* context, const Value& value) {
-  std::string out;
-  ReprWriter(context, &out).Write(value);
-  context->Room(out.size());
-  return out;
+void AppendRepr(Context* context, const Value& value, Text* out) {
+  ReprWriter(context, out).Write(value);
 }
 
-std::string ToText(Context* context, const Value& value) {
+void AppendText(Context* context, const Value& value, Text* out) {
   switch (value.kind()) {
     case Kind::kUndefined:
-      return "";
+      break;
     case Kind::kString:
-      return std::string(value.AsString());
+      *out += value.AsString();
+      break;
     default:
-      return Repr(context, value);
+      AppendRepr(context, value, out);
   }
+}
+
+std::string_view TextOf(Context* context, const Value& value, Text* scratch) {
+  if (value.IsString()) return value.AsString();
+  scratch->clear();
+  AppendText(context, value, scratch);
+  return *scratch;
+}
+
+std::string QuotedRepr(Context* context, const Value& value) {
+  Text text(context->meter());
+  AppendRepr(context, value, &text);
+  return Quoted(text);
 }
 
 }  // namespace qinfer::tokenizer::jinja

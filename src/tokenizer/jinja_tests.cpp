@@ -62,10 +62,12 @@ bool IsFloat(Context* /*context*/, const Value& value, const CallArgs& /*args*/)
   return value.Is(Kind::kFloat);
 }
 bool IsLower(Context* context, const Value& value, const CallArgs& /*args*/) {
-  return HasCase(ToText(context, value), false);
+  Text scratch(context->meter());
+  return HasCase(TextOf(context, value, &scratch), false);
 }
 bool IsUpper(Context* context, const Value& value, const CallArgs& /*args*/) {
-  return HasCase(ToText(context, value), true);
+  Text scratch(context->meter());
+  return HasCase(TextOf(context, value, &scratch), true);
 }
 bool IsString(Context* /*context*/, const Value& value, const CallArgs& /*args*/) {
   return value.IsString();
@@ -184,7 +186,7 @@ bool IsTestName(std::string_view name) { return FindTest(name) != nullptr; }
 Value ApplyFilter(Context* context, std::string_view name, const CallArgs& args) {
   const Function filter = FindFilter(name);
   if (filter == nullptr) {
-    return context->Fail(StrCat("no filter named '", std::string(name), "'"));
+    return context->Fail(StrCat("no filter named '", Quoted(name), "'"));
   }
   return filter(context, args);
 }
@@ -192,7 +194,7 @@ Value ApplyFilter(Context* context, std::string_view name, const CallArgs& args)
 bool ApplyTest(Context* context, std::string_view name, const CallArgs& args) {
   const NamedTest* test = FindTest(name);
   if (test == nullptr) {
-    context->Fail(StrCat("no test named '", std::string(name), "'"));
+    context->Fail(StrCat("no test named '", Quoted(name), "'"));
     return false;
   }
   // One argument may also come by its name, whatever that is.

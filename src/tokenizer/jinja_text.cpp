@@ -10,17 +10,20 @@ namespace {
 // Below this a needle is found by the standard search, whose worst case is then still linear.
 constexpr size_t kShortNeedle = 16;
 
-size_t FindKmp(std::string_view text, std::string_view needle, size_t from) {
-  std::vector<size_t> back(needle.size(), 0);
+// The search of Knuth, Morris and Pratt, from the front or from the back.
+template <bool kBack>
+size_t FindKmp(std::string_view text, std::string_view needle, Meter* meter) {
+  const auto at = [](std::string_view t, size_t i) { return kBack ? t[t.size() - 1 - i] : t[i]; };
+  CountedVector<size_t> back(needle.size(), 0, meter);
   for (size_t i = 1, k = 0; i < needle.size(); ++i) {
-    while (k > 0 && needle[i] != needle[k]) k = back[k - 1];
-    if (needle[i] == needle[k]) ++k;
+    while (k > 0 && at(needle, i) != at(needle, k)) k = back[k - 1];
+    if (at(needle, i) == at(needle, k)) ++k;
     back[i] = k;
   }
-  for (size_t i = from, k = 0; i < text.size(); ++i) {
-    while (k > 0 && text[i] != needle[k]) k = back[k - 1];
-    if (text[i] == needle[k]) ++k;
-    if (k == needle.size()) return i + 1 - k;
+  for (size_t i = 0, k = 0; i < text.size(); ++i) {
+    while (k > 0 && at(text, i) != at(needle, k)) k = back[k - 1];
+    if (at(text, i) == at(needle, k)) ++k;
+    if (k == needle.size()) return kBack ? text.size() - 1 - i : i + 1 - k;
   }
   return std::string_view::npos;
 }
@@ -30,8 +33,12 @@ bool IsLineEnd(char32_t c) {
          c == 0x2029;
 }
 
-bool Contains(std::u32string_view set, char32_t c) {
-  return set.find(c) != std::u32string_view::npos;
+// Whether str.strip(chars) takes the character text[start, end) away.
+bool IsStripped(std::string_view text, size_t start, size_t end, std::string_view chars,
+                bool whitespace, Meter* meter) {
+  if (whitespace) return IsSpace(DecodeUtf8(text, &start));
+  if (meter != nullptr && !meter->StepBytes(chars.size())) return false;
+  return chars.find(text.substr(start, end - start)) != std::string_view::npos;
 }
 
 }  // namespace
@@ -82,22 +89,12 @@ char32_t DecodeUtf8(std::string_view text, size_t* at) {
   return ((lead & 0x07U) << 18) | (byte(i + 1) << 12) | (byte(i + 2) << 6) | byte(i + 3);
 }
 
-void AppendUtf8(char32_t c, std::string* out) {
-  if (c < 0x80) {
-    out->push_back(static_cast<char>(c));
-  } else if (c < 0x800) {
-    out->push_back(static_cast<char>(0xC0 | (c >> 6)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else if (c < 0x10000) {
-    out->push_back(static_cast<char>(0xE0 | (c >> 12)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 6) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else {
-    out->push_back(static_cast<char>(0xF0 | (c >> 18)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 12) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | ((c >> 6) & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  }
+char32_t DecodeUtf8Back(std::string_view text, size_t* at) {
+  do {
+    --*at;
+  } while (*at > 0 && (static_cast<unsigned char>(text[*at]) & 0xC0) == 0x80);
+  size_t start = *at;
+  return DecodeUtf8(text, &start);
 }
 
 size_t CountCodePoints(std::string_view text) {
@@ -118,101 +115,100 @@ size_t ByteOffset(std::string_view text, size_t index) {
   return text.size();
 }
 
-std::u32string ToCodePoints(std::string_view text) {
-  std::u32string out;
-  out.reserve(text.size());
-  for (size_t at = 0; at < text.size();) out.push_back(DecodeUtf8(text, &at));
-  return out;
+Text Joined(Meter* meter, std::initializer_list<std::string_view> parts) {
+  Text text(meter);
+  size_t size = 0;
+  for (const std::string_view part : parts) size += part.size();
+  text.reserve(size);
+  for (const std::string_view part : parts) text += part;
+  return text;
 }
 
-std::string FromCodePoints(std::u32string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (const char32_t c : text) AppendUtf8(c, &out);
-  return out;
+void MakeRoom(Text* out, size_t more) {
+  if (out->capacity() - out->size() >= more) return;
+  out->reserve(std::max(out->size() + more, out->empty() ? 0 : 2 * out->capacity()));
 }
 
-std::string_view StripLeft(std::string_view text, std::string_view chars, bool whitespace) {
-  const std::u32string set = ToCodePoints(chars);
+void AppendRepeated(std::string_view unit, uint64_t count, Text* out) {
+  if (unit.empty() || count == 0) return;
+  const uint64_t bytes = out->get_allocator().meter()->Require(count, unit.size());
+  if (unit.size() == 1) {
+    out->append(count, unit[0]);
+    return;
+  }
+  MakeRoom(out, bytes);
+  for (uint64_t i = 0; i < count; ++i) *out += unit;
+}
+
+std::string_view StripLeft(std::string_view text, std::string_view chars, bool whitespace,
+                           Meter* meter) {
   size_t at = 0;
   while (at < text.size()) {
     size_t next = at;
-    const char32_t c = DecodeUtf8(text, &next);
-    if (!(whitespace ? IsSpace(c) : Contains(set, c))) break;
+    DecodeUtf8(text, &next);
+    if (!IsStripped(text, at, next, chars, whitespace, meter)) break;
     at = next;
   }
   return text.substr(at);
 }
 
-std::string_view StripRight(std::string_view text, std::string_view chars, bool whitespace) {
-  const std::u32string set = ToCodePoints(chars);
+std::string_view StripRight(std::string_view text, std::string_view chars, bool whitespace,
+                            Meter* meter) {
   size_t end = text.size();
   while (end > 0) {
-    size_t start = end - 1;
-    while (start > 0 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
-    size_t at = start;
-    const char32_t c = DecodeUtf8(text, &at);
-    if (!(whitespace ? IsSpace(c) : Contains(set, c))) break;
+    size_t start = end;
+    DecodeUtf8Back(text, &start);
+    if (!IsStripped(text, start, end, chars, whitespace, meter)) break;
     end = start;
   }
   return text.substr(0, end);
 }
 
-size_t Find(std::string_view text, std::string_view needle, size_t from) {
+size_t Find(std::string_view text, std::string_view needle, size_t from, Meter* meter) {
   if (from > text.size()) return std::string_view::npos;
   if (needle.size() <= kShortNeedle) return text.find(needle, from);
-  return FindKmp(text, needle, from);
+  if (needle.size() > text.size() - from) return std::string_view::npos;
+  const size_t at = FindKmp<false>(text.substr(from), needle, meter);
+  return at == std::string_view::npos ? at : from + at;
 }
 
-size_t FindLast(std::string_view text, std::string_view needle) {
+size_t FindLast(std::string_view text, std::string_view needle, Meter* meter) {
   if (needle.size() <= kShortNeedle) return text.rfind(needle);
-  const std::string text_back(text.rbegin(), text.rend());
-  const std::string needle_back(needle.rbegin(), needle.rend());
-  const size_t at = FindKmp(text_back, needle_back, 0);
-  return at == std::string_view::npos ? at : text.size() - at - needle.size();
+  if (needle.size() > text.size()) return std::string_view::npos;
+  return FindKmp<true>(text, needle, meter);
 }
 
-std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends) {
-  std::vector<std::string_view> lines;
-  size_t start = 0;
-  size_t at = 0;
-  while (at < text.size()) {
+std::string_view CutLine(std::string_view* rest, bool keep_end) {
+  const std::string_view text = *rest;
+  for (size_t at = 0; at < text.size();) {
     const size_t end = at;
     const char32_t c = DecodeUtf8(text, &at);
     if (!IsLineEnd(c)) continue;
     if (c == '\r' && at < text.size() && text[at] == '\n') ++at;
-    lines.push_back(text.substr(start, (keep_ends ? at : end) - start));
-    start = at;
+    rest->remove_prefix(at);
+    return text.substr(0, keep_end ? at : end);
   }
-  if (start < text.size()) lines.push_back(text.substr(start));
-  return lines;
+  *rest = std::string_view();
+  return text;
 }
 
-std::string EscapeHtml(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
+void AppendEscaped(std::string_view text, Text* out) {
+  static constexpr std::string_view kSpecial = "&<>'\"";
+  static constexpr std::string_view kEscapes[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+  size_t more = 0;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out.push_back(c);
+    const size_t special = kSpecial.find(c);
+    if (special != std::string_view::npos) more += kEscapes[special].size() - 1;
+  }
+  MakeRoom(out, text.size() + more);
+  for (const char c : text) {
+    const size_t special = kSpecial.find(c);
+    if (special == std::string_view::npos) {
+      out->push_back(c);
+    } else {
+      *out += kEscapes[special];
     }
   }
-  return out;
 }
 
 }  // namespace qinfer::tokenizer::jinja

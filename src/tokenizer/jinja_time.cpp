@@ -71,7 +71,7 @@ std::pair<int64_t, int> IsoWeek(const Time& t) {
 }
 
 // False if the directive is not known.
-bool Append(const Time& t, int64_t seconds, char directive, bool padded, std::string* out) {
+bool Append(const Time& t, int64_t seconds, char directive, bool padded, Text* out) {
   const auto two = [&](int64_t value) { return padded ? Pad(value, 2) : std::to_string(value); };
   const std::string clock = StrCat(Pad(t.hour, 2), ":", Pad(t.minute, 2));
   const int hour12 = t.hour % 12 == 0 ? 12 : t.hour % 12;
@@ -216,7 +216,8 @@ Value FormatTime(Context* context, std::string_view format, int64_t unix_seconds
     return context->Fail("the time for strftime_now is outside of the years 1 to 9999");
   }
   const Time time = Decompose(unix_seconds);
-  std::string out;
+  Text out(context->meter());
+  out.reserve(format.size());
   for (size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%' || i + 1 == format.size()) {
       out.push_back(format[i]);
@@ -226,10 +227,9 @@ Value FormatTime(Context* context, std::string_view format, int64_t unix_seconds
     if (!padded) ++i;
     if (i + 1 == format.size() || !Append(time, unix_seconds, format[i + 1], padded, &out)) {
       return context->FailUnsupported(
-          StrCat("strftime_now does not know the directive in '", std::string(format), "'"));
+          StrCat("strftime_now does not know the directive in '", Quoted(format), "'"));
     }
     ++i;
-    if (!context->Room(out.size())) return Value();
   }
   return context->String(std::move(out));
 }

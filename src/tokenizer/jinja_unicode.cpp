@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 
 #include "tokenizer/jinja_text.h"
 
@@ -135,13 +134,13 @@ utf8proc_category_t CategoryOf(char32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
 }
 
-void AppendAll(const std::array<char32_t, 3>& chars, std::string* out) {
+void AppendAll(const std::array<char32_t, 3>& chars, Text* out) {
   for (const char32_t c : chars) {
     if (c != 0) AppendUtf8(c, out);
   }
 }
 
-void AppendUpper(char32_t c, std::string* out) {
+void AppendUpper(char32_t c, Text* out) {
   if (const SpecialCase* special = FindSpecialCase(c)) {
     AppendAll(special->upper, out);
   } else {
@@ -149,7 +148,7 @@ void AppendUpper(char32_t c, std::string* out) {
   }
 }
 
-void AppendTitle(char32_t c, std::string* out) {
+void AppendTitle(char32_t c, Text* out) {
   if (const SpecialCase* special = FindSpecialCase(c)) {
     AppendAll(special->title, out);
   } else {
@@ -177,24 +176,44 @@ bool IsCaseIgnorable(char32_t c) {
   }
 }
 
-bool IsFinalSigma(const std::u32string& text, size_t at) {
-  size_t i = at;
-  while (i > 0 && IsCaseIgnorable(text[i - 1])) --i;
-  if (i == 0 || !IsCased(text[i - 1])) return false;
-  i = at + 1;
-  while (i < text.size() && IsCaseIgnorable(text[i])) ++i;
-  return i == text.size() || !IsCased(text[i]);
+// The sigma at text[start, end).
+bool IsFinalSigma(std::string_view text, size_t start, size_t end) {
+  bool after_cased = false;
+  while (start > 0) {
+    const char32_t c = DecodeUtf8Back(text, &start);
+    if (IsCaseIgnorable(c)) continue;
+    after_cased = IsCased(c);
+    break;
+  }
+  if (!after_cased) return false;
+  while (end < text.size()) {
+    const char32_t c = DecodeUtf8(text, &end);
+    if (!IsCaseIgnorable(c)) return !IsCased(c);
+  }
+  return true;
 }
 
-void AppendLower(const std::u32string& text, size_t at, std::string* out) {
-  const char32_t c = text[at];
+// The character c = text[start, end).
+void AppendLower(char32_t c, std::string_view text, size_t start, size_t end, Text* out) {
   if (c == 0x130) {
     AppendUtf8('i', out);
     AppendUtf8(0x307, out);
   } else if (c == 0x3A3) {
-    AppendUtf8(IsFinalSigma(text, at) ? 0x3C2 : 0x3C3, out);
+    AppendUtf8(IsFinalSigma(text, start, end) ? 0x3C2 : 0x3C3, out);
   } else {
     AppendUtf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
+  }
+}
+
+// Calls map(c, start, end) for each character c = text[start, end); room is made for text of the
+// same size, and grows where that is not enough.
+template <typename Map>
+void MapCase(std::string_view text, Text* out, Map map) {
+  MakeRoom(out, text.size());
+  for (size_t at = 0; at < text.size();) {
+    const size_t start = at;
+    const char32_t c = DecodeUtf8(text, &at);
+    map(c, start, at);
   }
 }
 
@@ -298,78 +317,67 @@ bool IsIdentifierPart(char32_t c) {
   }
 }
 
-std::string Upper(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t at = 0; at < text.size();) AppendUpper(DecodeUtf8(text, &at), &out);
-  return out;
+void AppendUpper(std::string_view text, Text* out) {
+  MapCase(text, out, [&](char32_t c, size_t, size_t) { AppendUpper(c, out); });
 }
 
-std::string Lower(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
+void AppendLower(std::string_view text, Text* out) {
   if (IsAscii(text)) {
-    for (const char c : text) out.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
-    return out;
+    MakeRoom(out, text.size());
+    for (const char c : text) out->push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
+    return;
   }
-  const std::u32string chars = ToCodePoints(text);
-  for (size_t i = 0; i < chars.size(); ++i) AppendLower(chars, i, &out);
-  return out;
+  MapCase(text, out,
+          [&](char32_t c, size_t start, size_t end) { AppendLower(c, text, start, end, out); });
 }
 
-std::string Capitalize(std::string_view text) {
-  std::string out;
-  const std::u32string chars = ToCodePoints(text);
-  for (size_t i = 0; i < chars.size(); ++i) {
-    if (i == 0) {
-      AppendTitle(chars[i], &out);
+void AppendCapitalized(std::string_view text, Text* out) {
+  MapCase(text, out, [&](char32_t c, size_t start, size_t end) {
+    if (start == 0) {
+      AppendTitle(c, out);
     } else {
-      AppendLower(chars, i, &out);
+      AppendLower(c, text, start, end, out);
     }
-  }
-  return out;
+  });
 }
 
-std::string Title(std::string_view text) {
-  std::string out;
-  const std::u32string chars = ToCodePoints(text);
+void AppendTitle(std::string_view text, Text* out) {
   bool in_word = false;
-  for (size_t i = 0; i < chars.size(); ++i) {
+  MapCase(text, out, [&](char32_t c, size_t start, size_t end) {
     if (in_word) {
-      AppendLower(chars, i, &out);
+      AppendLower(c, text, start, end, out);
     } else {
-      AppendTitle(chars[i], &out);
+      AppendTitle(c, out);
     }
-    in_word = IsCased(chars[i]);
-  }
-  return out;
+    in_word = IsCased(c);
+  });
 }
 
-std::string SwapCase(std::string_view text) {
-  std::string out;
-  const std::u32string chars = ToCodePoints(text);
-  for (size_t i = 0; i < chars.size(); ++i) {
-    if (IsUpper(chars[i])) {
-      AppendLower(chars, i, &out);
-    } else if (IsLower(chars[i])) {
-      AppendUpper(chars[i], &out);
+void AppendSwappedCase(std::string_view text, Text* out) {
+  MapCase(text, out, [&](char32_t c, size_t start, size_t end) {
+    if (IsUpper(c)) {
+      AppendLower(c, text, start, end, out);
+    } else if (IsLower(c)) {
+      AppendUpper(c, out);
     } else {
-      AppendUtf8(chars[i], &out);
+      AppendUtf8(c, out);
     }
-  }
-  return out;
+  });
 }
 
-std::string CaseFold(std::string_view text) {
-  if (IsAscii(text)) return Lower(text);
-  utf8proc_uint8_t* folded = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &folded, UTF8PROC_CASEFOLD);
-  if (size < 0 || folded == nullptr) return std::string(text);
-  std::string out(reinterpret_cast<const char*>(folded), static_cast<size_t>(size));
-  free(folded);  // utf8proc_map allocates by malloc
-  return out;
+void AppendCaseFolded(std::string_view text, Text* out) {
+  if (IsAscii(text)) {
+    AppendLower(text, out);
+    return;
+  }
+  MapCase(text, out, [&](char32_t c, size_t, size_t) {
+    utf8proc_int32_t folded[8] = {};
+    const utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded,
+                                                           8, UTF8PROC_CASEFOLD, nullptr);
+    for (utf8proc_ssize_t i = 0; i < std::min<utf8proc_ssize_t>(count, 8); ++i) {
+      AppendUtf8(static_cast<char32_t>(folded[i]), out);
+    }
+  });
 }
 
 }  // namespace qinfer::tokenizer::jinja

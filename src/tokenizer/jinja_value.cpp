@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kNotFound = std::numeric_limits<size_t>::max();
 
-uint32_t DepthOf(const std::vector<Value>& items) {
+uint32_t DepthOf(const Items& items) {
   uint32_t depth = 0;
   for (const Value& item : items) depth = std::max(depth, item.depth());
   return depth + 1;
@@ -23,7 +23,7 @@ void CheckDepth(const Object& object) {
   }
 }
 
-bool ItemsEqual(const std::vector<Value>& a, const std::vector<Value>& b, Meter* meter) {
+bool ItemsEqual(const Items& a, const Items& b, Meter* meter) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
     if (!Equals(a[i], b[i], meter)) return false;
@@ -57,32 +57,37 @@ bool NumbersEqual(const Value& a, const Value& b) {
 
 }  // namespace
 
-Value Value::String(Meter* meter, std::string text, bool markup) {
+Value Value::String(Text text, bool markup) {
+  Meter* meter = text.get_allocator().meter();
   if (meter != nullptr) meter->StepBytes(text.size());
-  Value v = Of(Kind::kString, std::make_shared<StringObject>(meter, std::move(text)));
+  Value v = Of(Kind::kString, MakeCounted<StringObject>(meter, std::move(text)));
   v.markup_ = markup;
   return v;
 }
 
-Value Value::BigInt(Meter* meter, std::string digits) {
-  return Of(Kind::kBigInt, std::make_shared<StringObject>(meter, std::move(digits)));
+Value Value::BigInt(Text digits) {
+  Meter* meter = digits.get_allocator().meter();
+  return Of(Kind::kBigInt, MakeCounted<StringObject>(meter, std::move(digits)));
 }
 
-Value Value::Undefined(Meter* meter, std::string message) {
-  return Of(Kind::kUndefined, std::make_shared<UndefinedObject>(meter, std::move(message)));
+Value Value::Undefined(Text message) {
+  Meter* meter = message.get_allocator().meter();
+  return Of(Kind::kUndefined, MakeCounted<UndefinedObject>(meter, std::move(message)));
 }
 
-Value Value::List(Meter* meter, std::vector<Value> items) {
-  return Of(Kind::kList, std::make_shared<ListObject>(meter, std::move(items)));
+Value Value::List(Items items) {
+  Meter* meter = items.get_allocator().meter();
+  return Of(Kind::kList, MakeCounted<ListObject>(meter, std::move(items)));
 }
 
-Value Value::Tuple(Meter* meter, std::vector<Value> items) {
-  return Of(Kind::kTuple, std::make_shared<ListObject>(meter, std::move(items)));
+Value Value::Tuple(Items items) {
+  Meter* meter = items.get_allocator().meter();
+  return Of(Kind::kTuple, MakeCounted<ListObject>(meter, std::move(items)));
 }
 
-Value Value::Iterator(Meter* meter, std::string name, std::vector<Value> items) {
-  return Of(Kind::kIterator,
-            std::make_shared<IteratorObject>(meter, std::move(name), std::move(items)));
+Value Value::Iterator(std::string_view name, Items items) {
+  Meter* meter = items.get_allocator().meter();
+  return Of(Kind::kIterator, MakeCounted<IteratorObject>(meter, name, std::move(items)));
 }
 
 std::string_view Value::AsString() const { return As<StringObject>()->text; }
@@ -105,24 +110,21 @@ bool Value::SameAs(const Value& other) const {
   }
 }
 
-ListObject::ListObject(Meter* m, std::vector<Value> v) : Object(m), items(std::move(v)) {
+ListObject::ListObject(Meter* m, Items v) : Object(m), items(std::move(v)) {
   depth = DepthOf(items);
   hashable = std::all_of(items.begin(), items.end(), IsHashable);
-  Charge(sizeof(ListObject) + items.capacity() * sizeof(Value));
   CheckDepth(*this);
   if (m != nullptr) m->Step(items.size() / 8);
 }
 
-IteratorObject::IteratorObject(Meter* m, std::string n, std::vector<Value> v)
-    : Object(m), name(std::move(n)), items(std::move(v)) {
+IteratorObject::IteratorObject(Meter* m, std::string_view n, Items v)
+    : Object(m), name(n), items(std::move(v)) {
   depth = DepthOf(items);
-  Charge(sizeof(IteratorObject) + items.capacity() * sizeof(Value));
   CheckDepth(*this);
 }
 
-CyclerObject::CyclerObject(Meter* m, std::vector<Value> v) : Object(m), items(std::move(v)) {
+CyclerObject::CyclerObject(Meter* m, Items v) : Object(m), items(std::move(v)) {
   depth = DepthOf(items);
-  Charge(sizeof(CyclerObject) + items.capacity() * sizeof(Value));
   CheckDepth(*this);
 }
 
@@ -155,7 +157,6 @@ void DictObject::Set(const Value& key, Value value) {
     entries[at].second = std::move(value);
     return;
   }
-  Charge(3 * sizeof(Value) + 32);
   entries.emplace_back(key, std::move(value));
   if (key.IsString()) {
     by_string_.emplace(entries.back().first.AsString(), entries.size() - 1);
@@ -184,8 +185,7 @@ bool NamespaceObject::Set(std::string_view name, Value value) {
       return true;
     }
   }
-  Charge(sizeof(Value) + sizeof(std::string) + name.size());
-  entries.emplace_back(std::string(name), std::move(value));
+  entries.emplace_back(Text(name, meter), std::move(value));
   return true;
 }
 

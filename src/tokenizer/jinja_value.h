@@ -1,53 +1,17 @@
 // Values of the template language with Python's meaning: small ones in place, the rest shared,
-// counted against a Meter. Operators and text forms of values are in jinja_ops.h and jinja_repr.h.
+// counted against a Meter. Operators and text forms of values are in jinja_ops.h.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <vector>
+
+#include "tokenizer/jinja_meter.h"
 
 namespace qinfer::tokenizer::jinja {
-
-// What one rendering may spend. Once `over()` is non-null everything winds up.
-class Meter {
- public:
-  Meter(uint64_t max_steps, uint64_t max_bytes) : max_steps_(max_steps), max_bytes_(max_bytes) {}
-
-  // Counts work; false once a limit is passed.
-  bool Step(uint64_t count = 1) {
-    steps_ += count;
-    if (steps_ > max_steps_ && over_ == nullptr) over_ = "max_steps";
-    return over_ == nullptr;
-  }
-  // Work proportional to a number of bytes touched.
-  bool StepBytes(uint64_t bytes) { return Step(bytes / 128); }
-  // Asks before memory is taken: false (and over) if `bytes` more would not fit.
-  bool Room(uint64_t bytes) {
-    if (bytes > max_bytes_ || bytes_ > max_bytes_ - bytes) {
-      if (over_ == nullptr) over_ = "max_memory_bytes";
-      return false;
-    }
-    return true;
-  }
-  void Take(uint64_t bytes) {
-    Room(bytes);
-    bytes_ += bytes;
-  }
-  void Give(uint64_t bytes) { bytes_ -= bytes; }
-  void Exceed(const char* limit) {
-    if (over_ == nullptr) over_ = limit;
-  }
-  const char* over() const { return over_; }
-
- private:
-  uint64_t max_steps_, max_bytes_;
-  uint64_t steps_ = 0, bytes_ = 0;
-  const char* over_ = nullptr;
-};
 
 // Containers nested deeper than this are refused, so that walks over values may recurse.
 inline constexpr uint32_t kMaxValueDepth = 100;
@@ -76,24 +40,20 @@ enum class Kind : uint8_t {
   kSelf,  // the blocks of the template
 };
 
-// What a shared value is counted by; a null meter is for constants, which belong to the template.
+// What a value shares; a null meter is for constants, which belong to the template. Made by
+// MakeCounted, so that the object itself is counted.
 struct Object {
   explicit Object(Meter* m) : meter(m) {}
   Object(const Object&) = delete;
   Object& operator=(const Object&) = delete;
-  virtual ~Object() {
-    if (meter != nullptr) meter->Give(charged);
-  }
-  void Charge(uint64_t bytes) {
-    if (meter == nullptr) return;
-    meter->Take(bytes);
-    charged += bytes;
-  }
+  virtual ~Object() = default;
 
   Meter* meter;
-  uint64_t charged = 0;
   uint32_t depth = 0;
 };
+
+class Value;
+using Items = CountedVector<Value>;
 
 class Value {
  public:
@@ -119,12 +79,13 @@ class Value {
     v.object_ = std::move(object);
     return v;
   }
-  static Value String(Meter* meter, std::string text, bool markup = false);
-  static Value BigInt(Meter* meter, std::string digits);
-  static Value Undefined(Meter* meter, std::string message);
-  static Value List(Meter* meter, std::vector<Value> items);
-  static Value Tuple(Meter* meter, std::vector<Value> items);
-  static Value Iterator(Meter* meter, std::string name, std::vector<Value> items);
+  static Value String(Text text, bool markup = false);
+  static Value BigInt(Text digits);
+  static Value Undefined(Text message);
+  static Value List(Items items);
+  static Value Tuple(Items items);
+  // `name` is a literal.
+  static Value Iterator(std::string_view name, Items items);
 
   Kind kind() const { return kind_; }
   bool Is(Kind k) const { return kind_ == k; }
@@ -163,40 +124,39 @@ class Value {
 };
 
 struct StringObject final : Object {
-  StringObject(Meter* m, std::string t) : Object(m), text(std::move(t)) {
-    Charge(sizeof(StringObject) + text.capacity());
-  }
-  const std::string text;
+  StringObject(Meter* m, Text t) : Object(m), text(std::move(t)) {}
+  const Text text;
 };
 
 struct UndefinedObject final : Object {
-  UndefinedObject(Meter* m, std::string t) : Object(m), message(std::move(t)) {
-    Charge(sizeof(UndefinedObject) + message.capacity());
-  }
-  const std::string message;
+  UndefinedObject(Meter* m, Text t) : Object(m), message(std::move(t)) {}
+  const Text message;
 };
 
 // Lists and tuples. Never changes once it is visible to a template.
 struct ListObject final : Object {
-  ListObject(Meter* m, std::vector<Value> v);
-  const std::vector<Value> items;
+  ListObject(Meter* m, Items v);
+  const Items items;
   bool hashable = true;   // all items are
   bool is_group = false;  // a result of groupby: has the attributes grouper and list
 };
 
 // Keeps insertion order. Filled by Set, then never changed.
 struct DictObject final : Object {
-  explicit DictObject(Meter* m) : Object(m) { Charge(sizeof(DictObject)); }
+  explicit DictObject(Meter* m) : Object(m), entries(m), by_string_(m) {}
   // The key is hashable (see IsHashable). A key that is there keeps its place.
   void Set(const Value& key, Value value);
   const Value* Get(const Value& key) const;
   const Value* Get(std::string_view key) const;
 
-  std::vector<std::pair<Value, Value>> entries;
+  CountedVector<std::pair<Value, Value>> entries;
 
  private:
   size_t IndexOf(const Value& key) const;
-  std::unordered_map<std::string_view, size_t> by_string_;  // see jinja_ast.h for why
+  // See jinja_ast.h for why it is std's.
+  std::unordered_map<std::string_view, size_t, std::hash<std::string_view>, std::equal_to<>,
+                     Counted<std::pair<const std::string_view, size_t>>>
+      by_string_;
   bool only_strings_ = true;
 };
 
@@ -204,60 +164,54 @@ struct ViewObject final : Object {
   enum class Part : uint8_t { kKeys, kValues, kItems };
   ViewObject(Meter* m, Value d, Part p) : Object(m), dict(std::move(d)), part(p) {
     depth = dict.depth() + 1;
-    Charge(sizeof(ViewObject));
   }
   const Value dict;
   const Part part;
 };
 
 struct RangeObject final : Object {
-  RangeObject(Meter* m, int64_t a, int64_t b, int64_t s) : Object(m), start(a), stop(b), step(s) {
-    Charge(sizeof(RangeObject));
-  }
+  RangeObject(Meter* m, int64_t a, int64_t b, int64_t s) : Object(m), start(a), stop(b), step(s) {}
   int64_t size() const;
   const int64_t start, stop, step;
 };
 
 struct IteratorObject final : Object {
-  IteratorObject(Meter* m, std::string n, std::vector<Value> v);
-  const std::string name;
-  std::vector<Value> items;
+  IteratorObject(Meter* m, std::string_view n, Items v);
+  const std::string_view name;
+  Items items;
   size_t at = 0;
 };
 
 struct NamespaceObject final : Object {
-  explicit NamespaceObject(Meter* m) : Object(m) { Charge(sizeof(NamespaceObject)); }
+  explicit NamespaceObject(Meter* m) : Object(m), entries(m) {}
   // False if the value is nested too deeply.
   bool Set(std::string_view name, Value value);
   const Value* Get(std::string_view name) const;
-  std::vector<std::pair<std::string, Value>> entries;
+  CountedVector<std::pair<Text, Value>> entries;
 };
 
 struct MethodObject final : Object {
-  MethodObject(Meter* m, Value s, std::string n)
-      : Object(m), self(std::move(s)), name(std::move(n)) {
+  MethodObject(Meter* m, Value s, std::string_view n) : Object(m), self(std::move(s)), name(n, m) {
     depth = self.depth() + 1;
-    Charge(sizeof(MethodObject));
   }
   const Value self;
-  const std::string name;
+  const Text name;
 };
 
+// The name is a literal.
 struct BuiltinObject final : Object {
-  explicit BuiltinObject(std::string_view n) : Object(nullptr), name(n) {}
-  const std::string name;
+  BuiltinObject(Meter* m, std::string_view n) : Object(m), name(n) {}
+  const std::string_view name;
 };
 
 struct CyclerObject final : Object {
-  CyclerObject(Meter* m, std::vector<Value> v);
-  const std::vector<Value> items;
+  CyclerObject(Meter* m, Items v);
+  const Items items;
   size_t at = 0;
 };
 
 struct JoinerObject final : Object {
-  JoinerObject(Meter* m, Value s) : Object(m), separator(std::move(s)) {
-    Charge(sizeof(JoinerObject));
-  }
+  JoinerObject(Meter* m, Value s) : Object(m), separator(std::move(s)) {}
   const Value separator;
   bool used = false;
 };

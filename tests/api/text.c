@@ -121,6 +121,14 @@ static void test_template(qinfer_runtime* runtime, qinfer_model* model) {
   options.template_text.data =
       "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}";
   CHECK(qinfer_template_render(runtime, NULL, &options, NULL, 0, &size, &err) < 0);
+  /* The output may be larger than the memory that a rendering has by default. */
+  options.template_text.data = "{% for i in range(80) %}{{ 'x' * 500000 }}{% endfor %}";
+  CHECK(qinfer_template_render(runtime, NULL, &options, NULL, 0, &size, &err) == QINFER_E_BUDGET);
+  CHECK(strstr(err.message, "max_memory_bytes = 67108864") != NULL);
+  options.max_output_bytes = 100u << 20;
+  CHECK_OK(qinfer_template_render(runtime, NULL, &options, NULL, 0, &size, &err));
+  CHECK(size == 40000000);
+  options.max_output_bytes = 0;
   options.template_text.data = "{{ strftime_now('%Y-%m-%d') }}";
   options.now_unix_seconds = 86400;
   render(runtime, NULL, &options, "1970-01-02");

@@ -133,7 +133,10 @@ qinfer_status Tokenize(const Files&, const Hooks& hooks, qinfer_error* err) {
 
 const std::string kTemplate =
     "{%- set ns = namespace(n=0) -%}{% for m in messages %}{% set ns.n = ns.n + 1 %}"
-    "[{{ m.role | upper }} {{ ns.n }}] {{ m['content'] | trim }}\n{% endfor %}"
+    "[{{ m.role | upper }} {{ ns.n }}] {{ m['content'] | trim }}\n"
+    "{% macro show(x) %}{{ x ~ x }}{{ caller() }}{% endmacro %}{% set ns.show = show %}"
+    "{% set q %}{% call show(m.content) %}!{% endcall %}{% endset %}"
+    "{{ q.split('e')|sort|map('replace', 'l', 'long')|join(', ') }}{% endfor %}"
     "{% if add_generation_prompt %}[ASSISTANT]{% endif %}";
 
 qinfer_status Render(const Files&, const Hooks& hooks, qinfer_error* err) {

@@ -26,5 +26,16 @@ TEST(ChatTemplate, RendersMessages) {
   EXPECT_EQ(*out, "<s>[user]Hi\n[assistant]Yo\n[assistant]");
 }
 
+// What Python gives where the last piece keeps the white space that ends it.
+TEST(ChatTemplate, SplitsAtMostSoOften) {
+  const auto split = [](const std::string& call) {
+    return RenderText(StrCat("{{ '  1  2   3  '.", call, " }}")).value_or("");
+  };
+  EXPECT_EQ(split("split(none, 1)"), "['1', '2   3  ']");
+  EXPECT_EQ(split("split(none, 0)"), "['1  2   3  ']");
+  EXPECT_EQ(split("rsplit(none, 1)"), "['  1  2', '3']");
+  EXPECT_EQ(split("split(none, -5)"), "['1', '2', '3']");
+}
+
 }  // namespace
 }  // namespace qinfer::tokenizer
