@@ -42,6 +42,7 @@ Status ModelLoadWork::OpenTokenizer() {
     if (kind == io::PathKind::kFile) {
       QINFER_ASSIGN_OR_RETURN(Buffer found, io::ReadSmallFile(beside, kMaxTokenizerBytes, memory));
       json_config_ = format::Document::Own(std::move(found));
+      json_config_.set_path(beside);
     }
   }
   phase_ = Phase::kRead;
@@ -54,9 +55,11 @@ Status ModelLoadWork::ReadTokenizer() {
       json_bytes_, {json_.as<uint8_t>() + json_bytes_, static_cast<size_t>(piece)}));
   json_bytes_ += piece;
   if (json_bytes_ < json_.size()) return OkStatus();
-  tokenizer_ =
-      tokenizer::TokenizerWork::OfJson({json_.as<char>(), json_.size()}, json_config_.text(),
-                                       json_source_->name(), &state_->runtime->memory);
+  tokenizer_ = tokenizer::TokenizerWork::OfJson(
+      {{json_.as<char>(), json_.size()}, json_source_->name()},
+      {json_config_.text(),
+       json_config_.path().empty() ? "tokenizer_config_json" : json_config_.path()},
+      &state_->runtime->memory);
   progress_.phase.store("tokenizer");
   phase_ = Phase::kTokenizer;
   return OkStatus();

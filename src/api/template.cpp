@@ -107,8 +107,8 @@ StatusOr<std::string> RenderTemplate(const ModelState* model,
   }
   if (model->chat_template() == nullptr) {
     if (!model->chat_template_error().empty()) {
-      return FormatError(StrCat("the chat template of ", model->name,
-                                " does not parse: ", model->chat_template_error()));
+      return FormatError(
+          StrCat("the chat template does not parse: ", model->chat_template_error()));
     }
     return Misuse(QINFER_DETAIL_NOT_LOADED,
                   StrCat(model->name,
@@ -147,8 +147,8 @@ qinfer_status qinfer_template_text(const qinfer_model* model, qinfer_str* out, q
     QINFER_RETURN_IF_ERROR(NotNull(out, "out"));
     const ModelState& state = *model->state;
     if (!state.chat_template_error().empty()) {
-      return qinfer::FormatError(qinfer::StrCat("the chat template of ", state.name,
-                                                " does not parse: ", state.chat_template_error()));
+      return qinfer::FormatError(
+          qinfer::StrCat("the chat template does not parse: ", state.chat_template_error()));
     }
     if (state.chat_template() != nullptr) *out = Str(state.chat_template()->text());
     return QINFER_OK;

@@ -77,9 +77,9 @@ Status TextWork::FindTokenizer() {
     if (word.ok() && (*word == "none" || *word == "no_vocab")) return OkStatus();
     tokenizer_ = tokenizer::TokenizerWork::OfGguf(*checkpoint_.gguf(), memory_);
   } else if (!files.tokenizer_json.empty()) {
-    tokenizer_ = tokenizer::TokenizerWork::OfJson(files.tokenizer_json.text(),
-                                                  files.tokenizer_config_json.text(),
-                                                  checkpoint_.name() + ": tokenizer.json", memory_);
+    tokenizer_ = tokenizer::TokenizerWork::OfJson(
+        {files.tokenizer_json.text(), checkpoint_.PlaceOf(files.tokenizer_json, "tokenizer.json")},
+        Config(), memory_);
   } else {
     return OkStatus();
   }
@@ -121,20 +121,24 @@ Status TextWork::ReadPiece() {
 
 void TextWork::OpenBytes() {
   const std::string& name = checkpoint_.qinfer()->name();
-  tokenizer_ =
-      compiled_
-          ? tokenizer::TokenizerWork::OfCompiled(parts_.compiled.span(), name, memory_)
-          : tokenizer::TokenizerWork::OfJson(
-                json_.text(), checkpoint_.side_files().tokenizer_config_json.text(), name, memory_);
+  tokenizer_ = compiled_
+                   ? tokenizer::TokenizerWork::OfCompiled(parts_.compiled.span(), name, memory_)
+                   : tokenizer::TokenizerWork::OfJson(
+                         {json_.text(), StrCat(name, ": tokenizer.json")}, Config(), memory_);
   phase_ = Phase::kTokenizer;
+}
+
+tokenizer::NamedText TextWork::Config() const {
+  const format::Document& config = checkpoint_.side_files().tokenizer_config_json;
+  return {config.text(), checkpoint_.PlaceOf(config, "tokenizer_config.json")};
 }
 
 // A file of its own, metadata, or an entry of tokenizer_config.json.
 Status TextWork::FindTemplate() {
-  const std::string_view config = checkpoint_.side_files().tokenizer_config_json.text();
   if (config_ == nullptr) {
-    template_ = std::string(checkpoint_.side_files().chat_template_jinja.text());
-    template_place_ = checkpoint_.name() + ": chat_template.jinja";
+    const format::Document& own = checkpoint_.side_files().chat_template_jinja;
+    template_ = std::string(own.text());
+    template_place_ = checkpoint_.PlaceOf(own, "chat_template.jinja");
     phase_ = Phase::kTemplate;
     if (!template_.empty()) return OkStatus();
     if (checkpoint_.gguf() != nullptr) {
@@ -146,9 +150,10 @@ Status TextWork::FindTemplate() {
       }
       return OkStatus();
     }
-    if (config.empty()) return OkStatus();
-    template_place_ = checkpoint_.name() + ": tokenizer_config.json";
-    config_ = std::make_unique<tokenizer::TokenizerConfig>(config, template_place_);
+    const tokenizer::NamedText config = Config();
+    if (config.text.empty()) return OkStatus();
+    template_place_ = config.name;
+    config_ = std::make_unique<tokenizer::TokenizerConfig>(config.text, config.name);
     phase_ = Phase::kConfig;
     return OkStatus();
   }

@@ -44,6 +44,7 @@ class TextWork {
   Status FindInQinfer();
   Status ReadPiece();
   void OpenBytes();
+  tokenizer::NamedText Config() const;  // tokenizer_config.json
   Status FindTemplate();
   Status ParseTemplate();
   Status FindDefaults();

@@ -261,6 +261,7 @@ Opened OpenConfig(const std::string& path, Memory* memory) {
   QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(io::FolderOf(path), memory));
   QINFER_ASSIGN_OR_RETURN(Buffer config, io::ReadSmallFile(path, kMaxSideFile, memory));
   side_files.config_json = Document::Own(std::move(config));
+  side_files.config_json.set_path(path);
   return std::shared_ptr<Checkpoint>(
       std::make_shared<ConfigCheckpoint>(path, std::move(side_files), memory));
 }
@@ -338,6 +339,10 @@ Document Document::Borrow(std::string_view text) {
   Document document;
   document.text_ = text;
   return document;
+}
+
+std::string Checkpoint::PlaceOf(const Document& document, const char* document_name) const {
+  return document.path().empty() ? StrCat(name(), ": ", document_name) : document.path();
 }
 
 Status Checkpoint::Read(const TensorInfo& tensor, uint64_t begin, absl::Span<uint8_t> out) const {

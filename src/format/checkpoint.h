@@ -53,6 +53,10 @@ class Document {
   static Document Own(Buffer bytes);
   static Document Borrow(std::string_view text);  // which outlives it
 
+  // The path of the file that it was read from; empty for what stands in another file, or was
+  // given.
+  void set_path(std::string path) { path_ = std::move(path); }
+  const std::string& path() const { return path_; }
   std::string_view text() const { return text_; }
   bool empty() const { return text_.empty(); }
   size_t size() const { return text_.size(); }
@@ -60,6 +64,7 @@ class Document {
  private:
   std::shared_ptr<const Buffer> owner_;  // null: borrowed, or empty
   std::string_view text_;
+  std::string path_;
 };
 
 // Side documents of a Hugging Face folder; empty where absent. For GGUF use gguf() instead.
@@ -88,6 +93,8 @@ class Checkpoint {
   virtual const TensorInfo* Find(std::string_view tensor) const = 0;  // null if absent
   virtual absl::Span<const std::shared_ptr<io::Source>> sources() const = 0;
   virtual const SideFiles& side_files() const = 0;
+  // Where one of them is, for messages: its path, or its name within what name() names.
+  std::string PlaceOf(const Document& document, const char* document_name) const;
   virtual absl::Span<const MetadataEntry> metadata() const { return {}; }
   virtual const Gguf* gguf() const { return nullptr; }          // set for kGguf
   virtual const QinferFile* qinfer() const { return nullptr; }  // set for kQinfer

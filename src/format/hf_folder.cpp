@@ -143,6 +143,7 @@ Status ReadIfThere(const std::string& folder, const char* name, uint64_t max_byt
   if (kind == io::PathKind::kMissing) return OkStatus();
   QINFER_ASSIGN_OR_RETURN(Buffer bytes, io::ReadSmallFile(path, max_bytes, memory));
   *out = Document::Own(std::move(bytes));
+  out->set_path(path);
   return OkStatus();
 }
 
@@ -224,8 +225,8 @@ StatusOr<SideFiles> ReadSideFiles(const std::string& folder, Memory* memory) {
     QINFER_RETURN_IF_ERROR(ReadIfThere(folder, "chat_template.json", kMaxSideFile, memory, &json));
     if (!json.empty()) {
       TemplateEvents events(memory, &files.chat_template_jinja);
-      QINFER_RETURN_IF_ERROR(ParseJson(json.text(), io::JoinPath(folder, "chat_template.json"),
-                                       JsonLimits{}, &events));
+      QINFER_RETURN_IF_ERROR(ParseJson(json.text(), json.path(), JsonLimits{}, &events));
+      files.chat_template_jinja.set_path(json.path());
     }
   }
   return files;

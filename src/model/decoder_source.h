@@ -15,6 +15,11 @@ namespace qinfer::model {
 
 float InverseRoot(double x);  // 1 / sqrt(x), rounded once
 
+// Where config.json is, for messages.
+inline std::string ConfigPlace(const format::Checkpoint& checkpoint) {
+  return checkpoint.PlaceOf(checkpoint.side_files().config_json, "config.json");
+}
+
 // The width of the experts that every token takes: `key` says how many, at least `least` where it
 // is there, each as wide as a routed one; 0 = none.
 template <typename Reader>

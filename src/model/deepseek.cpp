@@ -140,7 +140,7 @@ LayerSpec NameLayer(const Shape& shape, uint32_t index) {
 
 StatusOr<ModelSpec> FromConfig(const format::JsonNode& config, const format::Checkpoint& checkpoint,
                                bool v3) {
-  JsonReader reader(config, checkpoint.name() + ": config.json: ");
+  JsonReader reader(config, ConfigPlace(checkpoint) + ": ");
   ModelSpec spec;
   Shape shape;
   shape.layers =

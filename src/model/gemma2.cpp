@@ -16,7 +16,7 @@ bool Alternates(uint32_t layer) { return layer % 2 == 0; }
 
 StatusOr<ModelSpec> Gemma2FromHf(const format::JsonNode& config,
                                  const format::Checkpoint& checkpoint) {
-  JsonReader reader(config, checkpoint.name() + ": config.json: ");
+  JsonReader reader(config, ConfigPlace(checkpoint) + ": ");
   Decoder decoder = ReadHfDecoder(&reader, "gemma2",
                                   {.max_context = 8192,
                                    .activation_key = "hidden_activation",

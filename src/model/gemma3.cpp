@@ -63,7 +63,7 @@ void ReadRopes(JsonReader* reader, uint32_t head_dim, ModelSpec* spec) {
 
 StatusOr<ModelSpec> Gemma3FromHf(const format::JsonNode& config,
                                  const format::Checkpoint& checkpoint) {
-  JsonReader outer(config, checkpoint.name() + ": config.json: ");
+  JsonReader outer(config, ConfigPlace(checkpoint) + ": ");
   const format::JsonNode* text = outer.Object("text_config");
   QINFER_RETURN_IF_ERROR(outer.status());
   JsonReader reader(text != nullptr ? *text : config,

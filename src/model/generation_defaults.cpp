@@ -42,7 +42,8 @@ StatusOr<GenerationDefaults> FromHf(const format::Checkpoint& checkpoint, Memory
   const format::SideFiles& files = checkpoint.side_files();
   bool ends = false;
   if (!files.generation_config_json.empty()) {
-    const std::string where = checkpoint.name() + ": generation_config.json";
+    const std::string where =
+        checkpoint.PlaceOf(files.generation_config_json, "generation_config.json");
     QINFER_ASSIGN_OR_RETURN(const std::unique_ptr<format::JsonTree> tree,
                             ParseJsonObject(files.generation_config_json.text(), where, memory));
     const format::JsonNode& json = tree->root();
@@ -62,7 +63,7 @@ StatusOr<GenerationDefaults> FromHf(const format::Checkpoint& checkpoint, Memory
     QINFER_RETURN_IF_ERROR(reader.status());
   }
   if (!ends && !files.config_json.empty()) {
-    const std::string where = checkpoint.name() + ": config.json";
+    const std::string where = checkpoint.PlaceOf(files.config_json, "config.json");
     QINFER_ASSIGN_OR_RETURN(const std::unique_ptr<format::JsonTree> tree,
                             ParseJsonObject(files.config_json.text(), where, memory));
     const format::JsonNode& json = tree->root();

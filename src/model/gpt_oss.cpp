@@ -152,7 +152,7 @@ void NameGgufBiases(const format::Checkpoint& checkpoint, const std::string& pre
 
 StatusOr<ModelSpec> GptOssFromHf(const format::JsonNode& config,
                                  const format::Checkpoint& checkpoint) {
-  JsonReader reader(config, checkpoint.name() + ": config.json: ");
+  JsonReader reader(config, ConfigPlace(checkpoint) + ": ");
   Decoder decoder = ReadHfDecoder(&reader, "gpt_oss", {.max_context = 131072, .epsilon = 1e-5});
   ModelSpec& spec = decoder.spec;
   if (!reader.Has("head_dim")) {  // the configuration class does not divide

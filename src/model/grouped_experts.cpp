@@ -138,7 +138,7 @@ LayerSpec NameLayer(const Shape& shape, uint32_t index) {
 
 StatusOr<ModelSpec> FromConfig(const format::JsonNode& config, const format::Checkpoint& checkpoint,
                                Family family, const char* name) {
-  JsonReader reader(config, checkpoint.name() + ": config.json: ");
+  JsonReader reader(config, ConfigPlace(checkpoint) + ": ");
   const double epsilon = family == Family::kMixtral ? 1e-5 : 1e-6;
   Decoder decoder = ReadHfDecoder(&reader, name, {.max_context = 32768, .epsilon = epsilon});
   ModelSpec& spec = decoder.spec;

@@ -11,7 +11,7 @@ namespace {
 
 StatusOr<ModelSpec> FromConfig(const format::JsonNode& config, const format::Checkpoint& checkpoint,
                                bool mistral) {
-  JsonReader reader(config, checkpoint.name() + ": config.json: ");
+  JsonReader reader(config, ConfigPlace(checkpoint) + ": ");
   Decoder decoder = ReadHfDecoder(&reader, mistral ? "mistral" : "llama", {});
   ModelSpec& spec = decoder.spec;
   bool attention_bias = false, mlp_bias = false;

@@ -7,7 +7,7 @@ namespace qinfer::model {
 
 StatusOr<ModelSpec> Olmo2FromHf(const format::JsonNode& config,
                                 const format::Checkpoint& checkpoint) {
-  JsonReader reader(config, checkpoint.name() + ": config.json: ");
+  JsonReader reader(config, ConfigPlace(checkpoint) + ": ");
   Decoder decoder = ReadHfDecoder(&reader, "olmo2", {.epsilon = 1e-5});
   ModelSpec& spec = decoder.spec;
   decoder.attention.wide_norms = true;

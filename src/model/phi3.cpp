@@ -25,7 +25,7 @@ void FuseWeights(const std::string& qkv, const std::string& gate_up, LayerSpec* 
 
 StatusOr<ModelSpec> Phi3FromHf(const format::JsonNode& config,
                                const format::Checkpoint& checkpoint) {
-  JsonReader reader(config, checkpoint.name() + ": config.json: ");
+  JsonReader reader(config, ConfigPlace(checkpoint) + ": ");
   Decoder decoder = ReadHfDecoder(&reader, "phi3", {.max_context = 4096, .epsilon = 1e-5});
   ModelSpec& spec = decoder.spec;
   decoder.attention.window = reader.Uint("sliding_window", 1, kMaxPosition, 0);

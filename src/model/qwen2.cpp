@@ -8,7 +8,7 @@ namespace qinfer::model {
 
 StatusOr<ModelSpec> Qwen2FromHf(const format::JsonNode& config,
                                 const format::Checkpoint& checkpoint) {
-  JsonReader reader(config, checkpoint.name() + ": config.json: ");
+  JsonReader reader(config, ConfigPlace(checkpoint) + ": ");
   Decoder decoder = ReadHfDecoder(&reader, "qwen2", {.max_context = 32768});
   ModelSpec& spec = decoder.spec;
   spec.ropes.push_back(RopeFromHf(&reader, decoder.attention.head_dim, 10000.0, &spec.max_context));

@@ -7,7 +7,7 @@ namespace qinfer::model {
 
 StatusOr<ModelSpec> Qwen3FromHf(const format::JsonNode& config,
                                 const format::Checkpoint& checkpoint) {
-  JsonReader reader(config, checkpoint.name() + ": config.json: ");
+  JsonReader reader(config, ConfigPlace(checkpoint) + ": ");
   Decoder decoder = ReadHfDecoder(&reader, "qwen3", {.max_context = 32768});
   ModelSpec& spec = decoder.spec;
   if (!reader.Has("head_dim")) {  // the configuration class does not divide

@@ -39,7 +39,7 @@ std::string Known(bool gguf) {
 }
 
 StatusOr<ModelSpec> FromHf(const format::Checkpoint& checkpoint) {
-  const std::string where = checkpoint.name() + ": config.json";
+  const std::string where = checkpoint.PlaceOf(checkpoint.side_files().config_json, "config.json");
   if (checkpoint.side_files().config_json.empty()) {
     return FormatError(where + ": missing; it says what the model is, put it beside the weights");
   }

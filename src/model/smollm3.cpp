@@ -29,7 +29,7 @@ std::vector<bool> RotatedLayers(JsonReader* reader, uint32_t layers) {
 
 StatusOr<ModelSpec> SmolLm3FromHf(const format::JsonNode& config,
                                   const format::Checkpoint& checkpoint) {
-  JsonReader reader(config, checkpoint.name() + ": config.json: ");
+  JsonReader reader(config, ConfigPlace(checkpoint) + ": ");
   Decoder decoder = ReadHfDecoder(&reader, "smollm3", {.max_context = 32768});
   ModelSpec& spec = decoder.spec;
   spec.ropes.push_back(RopeFromHf(&reader, decoder.attention.head_dim, kTheta, &spec.max_context));

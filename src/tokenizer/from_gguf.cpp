@@ -41,8 +41,9 @@ class GgufReader final : public SpecReader {
   StatusOr<bool> Step() override {
     const absl::Span<const Stage> stages =
         sentence_piece_ ? absl::MakeConstSpan(kSentencePiece) : absl::MakeConstSpan(kByteLevel);
-    QINFER_ASSIGN_OR_RETURN(const bool done, (this->*stages[stage_])());
-    if (!done) return false;
+    const StatusOr<bool> done = (this->*stages[stage_])();
+    if (!done.ok()) return Annotate(done.status(), gguf_.name());
+    if (!*done) return false;
     at_ = 0;
     return ++stage_ == stages.size();
   }

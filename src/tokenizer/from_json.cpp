@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "tokenizer/json_program.h"
 #include "tokenizer/pieces.h"
@@ -59,18 +60,22 @@ void OverrideTemplate(const TokenizerConfig& config, TokenizerSpec* spec) {
 
 class JsonReader final : public SpecReader {
  public:
-  JsonReader(std::string_view text, std::string_view config, TokenizerSpec* spec)
-      : spec_(spec),
+  JsonReader(NamedText text, NamedText config, TokenizerSpec* spec)
+      : name_(std::move(text.name)),
+        spec_(spec),
         json_(spec->memory),
-        parse_(text, &json_, spec),
+        parse_(text.text, &json_, spec),
         vocabulary_(spec),
         seen_(spec->memory) {
-    if (!config.empty()) config_.emplace(config, "tokenizer_config.json");
+    if (!config.text.empty()) config_.emplace(config.text, std::move(config.name));
   }
 
   StatusOr<bool> Step() override {
-    QINFER_ASSIGN_OR_RETURN(const bool done, (this->*kStages[stage_])());
-    if (!done) return false;
+    const StatusOr<bool> done = (this->*kStages[stage_])();
+    // The configuration is another file, which its reader names.
+    const bool named = kStages[stage_] == &JsonReader::ReadConfig;
+    if (!done.ok()) return named ? done.status() : Annotate(done.status(), name_);
+    if (!*done) return false;
     at_ = 0;
     return ++stage_ == std::size(kStages);
   }
@@ -186,6 +191,7 @@ class JsonReader final : public SpecReader {
     return true;
   }
 
+  const std::string name_;
   TokenizerSpec* spec_;
   TokenizerJson json_;
   TokenizerJsonParse parse_;
@@ -205,9 +211,9 @@ const JsonReader::Stage JsonReader::kStages[10] = {
 
 }  // namespace
 
-std::unique_ptr<SpecReader> ReadTokenizerJson(std::string_view text, std::string_view config,
+std::unique_ptr<SpecReader> ReadTokenizerJson(NamedText text, NamedText config,
                                               TokenizerSpec* spec) {
-  return std::make_unique<JsonReader>(text, config, spec);
+  return std::make_unique<JsonReader>(std::move(text), std::move(config), spec);
 }
 
 }  // namespace qinfer::tokenizer

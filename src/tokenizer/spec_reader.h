@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "format/gguf.h"
 #include "tokenizer/spec.h"
+#include "tokenizer/tokenizer_work.h"
 
 namespace qinfer::tokenizer {
 
@@ -18,10 +19,10 @@ class SpecReader {
   virtual StatusOr<bool> Step() = 0;
 };
 
-// What they read, and the spec, outlive the reader.
+// What they read, and the spec, outlive the reader. Errors begin with the source's name.
 std::unique_ptr<SpecReader> ReadGguf(const format::Gguf& gguf, TokenizerSpec* spec);
 // `config`: tokenizer_config.json, or empty.
-std::unique_ptr<SpecReader> ReadTokenizerJson(std::string_view text, std::string_view config,
+std::unique_ptr<SpecReader> ReadTokenizerJson(NamedText text, NamedText config,
                                               TokenizerSpec* spec);
 
 }  // namespace qinfer::tokenizer

@@ -15,9 +15,9 @@ class Making final : public TokenizerWork {
  public:
   Making(std::string name, Memory* memory) : name_(std::move(name)), memory_(memory) {}
 
-  void Read(std::string_view json, std::string_view config) {
+  void Read(std::string_view json, NamedText config) {
     spec_ = std::make_unique<TokenizerSpec>(memory_);
-    reader_ = ReadTokenizerJson(json, config, spec_.get());
+    reader_ = ReadTokenizerJson({json, name_}, std::move(config), spec_.get());
   }
   void Read(const format::Gguf& gguf) {
     spec_ = std::make_unique<TokenizerSpec>(memory_);
@@ -27,9 +27,8 @@ class Making final : public TokenizerWork {
 
   StatusOr<bool> Step() override {
     if (reader_ != nullptr) {
-      const StatusOr<bool> done = reader_->Step();
-      if (!done.ok()) return Annotate(done.status(), name_);
-      if (!*done) return false;
+      QINFER_ASSIGN_OR_RETURN(const bool done, reader_->Step());
+      if (!done) return false;
       reader_.reset();
       writer_.emplace(spec_.get());
       return false;
@@ -81,11 +80,10 @@ StatusOr<std::shared_ptr<const Tokenizer>> Finish(std::unique_ptr<TokenizerWork>
 
 }  // namespace
 
-std::unique_ptr<TokenizerWork> TokenizerWork::OfJson(std::string_view tokenizer_json,
-                                                     std::string_view config_json, std::string name,
-                                                     Memory* memory) {
-  auto work = std::make_unique<Making>(std::move(name), memory);
-  work->Read(tokenizer_json, config_json);
+std::unique_ptr<TokenizerWork> TokenizerWork::OfJson(NamedText tokenizer_json,
+                                                     NamedText config_json, Memory* memory) {
+  auto work = std::make_unique<Making>(std::move(tokenizer_json.name), memory);
+  work->Read(tokenizer_json.text, std::move(config_json));
   return work;
 }
 
@@ -106,7 +104,8 @@ StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::FromJson(std::string_view 
                                                                std::string_view config_json,
                                                                const std::string& name,
                                                                Memory* memory) {
-  return Finish(TokenizerWork::OfJson(tokenizer_json, config_json, name, memory));
+  return Finish(TokenizerWork::OfJson({tokenizer_json, name},
+                                      {config_json, "tokenizer_config.json"}, memory));
 }
 
 StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::FromGguf(const format::Gguf& gguf,

@@ -14,14 +14,19 @@
 
 namespace qinfer::tokenizer {
 
+// A document and where it is, for messages.
+struct NamedText {
+  std::string_view text;
+  std::string name;
+};
+
 class TokenizerWork {
  public:
   virtual ~TokenizerWork() = default;
 
   // What they are made from outlives the work. `name` is for messages. `config_json`:
   // tokenizer_config.json, or empty.
-  static std::unique_ptr<TokenizerWork> OfJson(std::string_view tokenizer_json,
-                                               std::string_view config_json, std::string name,
+  static std::unique_ptr<TokenizerWork> OfJson(NamedText tokenizer_json, NamedText config_json,
                                                Memory* memory);
   static std::unique_ptr<TokenizerWork> OfGguf(const format::Gguf& gguf, Memory* memory);
   // The compiled form, validated and then used in place: `bytes`, 64-byte aligned, outlive the

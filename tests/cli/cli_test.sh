@@ -74,6 +74,26 @@ for command in info inspect convert tokenize render chat generate quantize perpl
   gives 0 $command --help; has out "Usage"
 done
 
+# -- A message names the file where the fault is, once
+wrong() { # FILE CONTENTS COMMAND... -- MESSAGE
+  local file=$1 contents=$2 command=()
+  shift 2
+  while [ "$1" != -- ]; do command+=("$1"); shift; done
+  rm -rf wrong && mkdir wrong && cp "$model"/*.json "$model/model.safetensors" wrong && printf '%s' "$contents" > "wrong/$file"
+  gives 1 "${command[@]}"; has err ": wrong/$2"
+  [ "$(grep -o wrong/ err | wc -l)" = 1 ] || { fail "$file is named more than once:"; cat err; }
+}
+wrong tokenizer.json '{"a": 1}' tokenize wrong --text x -- "tokenizer.json: not a tokenizer.json"
+wrong tokenizer_config.json '{' tokenize wrong --text x -- "tokenizer_config.json: before byte 1: not valid JSON"
+wrong tokenizer_config.json '{' tokenize wrong/tokenizer.json --text x -- "tokenizer_config.json: before byte 1: not valid JSON"
+wrong tokenizer_config.json '{"chat_template": 5}' tokenize wrong --text x -- "tokenizer_config.json: chat_template: expected"
+wrong tokenizer_config.json '{"chat_template": "{% for %}"}' render wrong --messages messages -- "tokenizer_config.json:1:8: expected"
+wrong chat_template.jinja '{% for %}' render wrong --messages messages -- "chat_template.jinja:1:8: expected"
+wrong chat_template.json '{"chat_template": "{% for %}"}' render wrong --messages messages -- "chat_template.json:1:8: expected"
+wrong generation_config.json '{"eos_token_id": "x"}' tokenize wrong --text x -- "generation_config.json: eos_token_id"
+wrong config.json '{"architectures": ["Nobody"]}' info wrong -- "config.json: "
+wrong config.json '{"architectures": ["Nobody"]}' info wrong/config.json -- "config.json: "
+
 # -- What is wrong is said on stderr, with 2 for the command line and 1 for the rest, and leaves nothing behind
 gives 2 nope; has err "nope"
 gives 2 info

@@ -149,8 +149,9 @@ TEST(TokenizerWork, JsonInPieces) {
         StrCat(i == 0 ? "" : ",", "\"", i, "\":{\"content\":\"<x", i, ">\",\"lstrip\":false}");
   }
   config += "}}";
-  ExpectPieces(
-      60000, [&](Memory* memory) { return TokenizerWork::OfJson(text, config, "large", memory); });
+  ExpectPieces(60000, [&](Memory* memory) {
+    return TokenizerWork::OfJson({text, "large"}, {config, "config"}, memory);
+  });
 }
 
 TEST(TokenizerConfig, SettingsThatCount) {
