@@ -186,8 +186,12 @@ void AddBench(CLI::App* app) {
   CLI::App* sub = app->add_subcommand(
       "bench", "Tokens per second: random tokens, one warm-up, no tokenizing or sampling");
   sub->add_option("MODEL", bench->model, kModelHelp)->required();
-  sub->add_option("-p,--prompt", bench->prompt, "Tokens of the prefill")->capture_default_str();
-  sub->add_option("-n,--generate", bench->generate, "Tokens decoded")->capture_default_str();
+  sub->add_option("-p,--prompt", bench->prompt, "Tokens of the prefill")
+      ->transform(Whole<uint32_t>())
+      ->capture_default_str();
+  sub->add_option("-n,--generate", bench->generate, "Tokens decoded")
+      ->transform(Whole<uint32_t>())
+      ->capture_default_str();
   sub->add_option("-d,--depth", bench->depth, "Tokens that are in the context before")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -74,6 +76,24 @@ Model OpenModel(qinfer_runtime* runtime, const std::string& path, const Common& 
 uint32_t KvType(const std::string& name);  // "" = default
 uint32_t ActivationType(const std::string& name);
 Engine MakeEngine(qinfer_model* model, const Common& common, uint32_t max_sessions = 1);
+
+// A whole number of the type, in decimal; CLI11 alone takes what wraps around or is cut off.
+template <typename T>
+CLI::Validator Whole() {
+  const auto read = [](std::string& text) {
+    T value = 0;
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, value);
+    if (result.ec != std::errc() || result.ptr != end) {
+      return "'" + text + "' is not a whole number from " +
+             std::to_string(std::numeric_limits<T>::min()) + " to " +
+             std::to_string(std::numeric_limits<T>::max());
+    }
+    text = std::to_string(value);
+    return std::string();
+  };
+  return CLI::Validator(read, "");
+}
 
 // Runs a task to its end with progress on stderr: a bar on a terminal, a line per phase elsewhere;
 // silent with `quiet`. SIGINT cancels.

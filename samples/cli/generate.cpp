@@ -32,10 +32,12 @@ struct Options : Common {
 void AddSampling(CLI::App* app, Options* options) {
   app->add_option("-n,--max-tokens", options->max_tokens,
                   "Tokens to generate at most; 0 = until the context is full")
+      ->transform(Whole<uint32_t>())
       ->capture_default_str();
   app->add_option("--temperature", options->temperature, "0 = always the likeliest token")
       ->check(CLI::Range(0.0, 100.0));
-  app->add_option("--top-k", options->top_k, "Only the k likeliest tokens");
+  app->add_option("--top-k", options->top_k, "Only the k likeliest tokens")
+      ->transform(Whole<uint32_t>());
   app->add_option("--top-p", options->top_p,
                   "Only the likeliest tokens that make up this probability")
       ->check(CLI::Range(0.0, 1.0));
@@ -48,6 +50,7 @@ void AddSampling(CLI::App* app, Options* options) {
   app->add_option("--presence-penalty", options->presence_penalty,
                   "-2 to 2, once for a token that was generated");
   app->add_option("--seed", options->seed, "The same seed gives the same text")
+      ->transform(Whole<uint64_t>())
       ->capture_default_str();
   app->add_option("--stop", options->stop, "Text that ends the output; may be repeated");
   app->add_option("--reasoning", options->reasoning,
@@ -63,7 +66,8 @@ void AddSampling(CLI::App* app, Options* options) {
   app->add_flag("--prompt-lookup", options->prompt_lookup,
                 "Guess tokens from the prompt and the output, and check several at once: the same "
                 "text, sooner where it repeats");
-  app->add_option("--logprobs", options->logprobs, "With --json: the best N tokens at each place");
+  app->add_option("--logprobs", options->logprobs, "With --json: the best N tokens at each place")
+      ->transform(Whole<uint32_t>());
 }
 
 struct Outcome {

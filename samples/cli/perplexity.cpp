@@ -118,7 +118,8 @@ void AddPerplexity(CLI::App* app) {
                   "Tokens per window; the second half of each is scored")
       ->check(CLI::Range(4, 1 << 24))
       ->capture_default_str();
-  sub->add_option("--max-windows", perplexity->max_windows, "Only the first windows");
+  sub->add_option("--max-windows", perplexity->max_windows, "Only the first windows")
+      ->transform(Whole<uint32_t>());
   sub->add_option("--reference", perplexity->reference,
                   "The unquantized model: adds KL divergence and top-1 agreement");
   sub->add_option("--logits-out", perplexity->logits_out, "Write the scored logits as a .npy file");

@@ -163,8 +163,11 @@ void AddQuantize(CLI::App* app) {
                       "own samples");
   CLI::Option* save = sub->add_option("--save-calibration", options->save_calibration,
                                       "Keep the statistics in this file, for --calibration");
-  sub->add_option("--samples", options->samples, "Samples of 512 tokens (default 128)");
-  sub->add_option("--seed", options->seed, "Which samples are drawn")->capture_default_str();
+  sub->add_option("--samples", options->samples, "Samples of 512 tokens (default 128)")
+      ->transform(Whole<uint32_t>());
+  sub->add_option("--seed", options->seed, "Which samples are drawn")
+      ->transform(Whole<uint64_t>())
+      ->capture_default_str();
   sub->add_option("--memory-limit", options->memory_limit,
                   "Peak memory beside the model's file, for example 2GiB; calibration included");
   sub->add_flag("--resume", options->resume,

@@ -1,4 +1,5 @@
 // qinfer tokenize and render: text to token ids, messages to the text of a prompt.
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -58,7 +59,11 @@ void RunRender(const RenderOptions& options) {
   render.messages_json = Str(messages);
   render.tools_json = Str(tools);
   render.extra_json = Str(extra);
-  if (options.has_now) render.now_unix_seconds = options.now == 0 ? QINFER_NOW_EPOCH : options.now;
+  if (options.has_now) {
+    // The smallest number is the library's word for 0.
+    render.now_unix_seconds =
+        options.now == 0 ? QINFER_NOW_EPOCH : std::max(options.now, QINFER_NOW_EPOCH + 1);
+  }
   if (options.no_generation_prompt) render.flags |= QINFER_TEMPLATE_NO_GENERATION_PROMPT;
   const std::string text = RenderPrompt(runtime.get(), model.get(), render);
   if (options.json) {
@@ -101,7 +106,8 @@ void AddText(CLI::App* app) {
   sub->add_option("--variables", render->extra, "JSON file with an object of further variables");
   sub->add_flag("--no-generation-prompt", render->no_generation_prompt,
                 "Do not open the turn of the answer");
-  CLI::Option* now = sub->add_option("--now", render->now, "Unix time for strftime_now");
+  CLI::Option* now = sub->add_option("--now", render->now, "Unix time for strftime_now")
+                         ->transform(Whole<int64_t>());
   AddJson(sub, render.get());
   sub->callback([render, now] {
     render->has_now = now->count() != 0;

@@ -100,6 +100,11 @@ gives 2 info
 gives 2 generate "$model"
 gives 2 generate "$model" -p x --top-k 5; has err "--temperature"
 gives 2 generate "$model" -p x --logprobs 2; has err "--json"
+for seed in -1 18446744073709551616 1.5 x; do gives 2 generate "$model" -p x --seed $seed; has err "--seed: '$seed' is not a whole number from 0 to"; done
+gives 2 quantize "$model" -o x.qinfer --seed -1; has err "--seed: '-1'"
+gives 2 generate "$model" -p x -n 18446744073709551611; has err "--max-tokens"
+for now in 9223372036854775808 -9223372036854775809 1e5; do gives 2 render t.jinja --messages messages --now $now; has err "--now: '$now' is not a whole number from -9"; done
+gives 0 render t.jinja --messages messages --now -5
 gives 2 quantize "$model" -o x.qinfer --group-size 31
 gives 2 quantize "$model" -o x.qinfer --scheme f16 --group-size 64
 gives 2 quantize "$model" -o x.qinfer --memory-limit lots; has err "2GiB"
