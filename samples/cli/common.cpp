@@ -1,7 +1,6 @@
 // Shared helpers of the subcommands; see common.h.
 #include "common.h"
 
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,25 +14,6 @@ namespace cli {
 namespace {
 
 volatile sig_atomic_t interrupted = 0;
-
-// While it lives, an interrupt asks the running task to stop instead of killing the program, so
-// that no partial file stays behind.
-class InterruptGuard {
- public:
-  InterruptGuard() {
-    struct sigaction action = {};
-    action.sa_handler = [](int) { interrupted = 1; };
-    sigaction(SIGINT, &action, &old_int_);
-    sigaction(SIGTERM, &action, &old_term_);
-  }
-  ~InterruptGuard() {
-    sigaction(SIGINT, &old_int_, nullptr);
-    sigaction(SIGTERM, &old_term_, nullptr);
-  }
-
- private:
-  struct sigaction old_int_ = {}, old_term_ = {};
-};
 
 double Share(const qinfer_progress& progress) {
   if (progress.total == 0) return 0.0;
@@ -69,6 +49,22 @@ std::string WithOurNames(std::string message) {
 }
 
 }  // namespace
+
+InterruptGuard::InterruptGuard(Signals signals) : signals_(signals) {
+  interrupted = 0;
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  sigaction(SIGINT, &action, &old_int_);
+  if (signals_ == Signals::kInterruptAndTerminate) sigaction(SIGTERM, &action, &old_term_);
+}
+
+InterruptGuard::~InterruptGuard() {
+  sigaction(SIGINT, &old_int_, nullptr);
+  if (signals_ == Signals::kInterruptAndTerminate) sigaction(SIGTERM, &old_term_, nullptr);
+}
+
+bool InterruptGuard::Seen() { return interrupted != 0; }
+void InterruptGuard::Clear() { interrupted = 0; }
 
 qinfer_status Check(qinfer_status status, const qinfer_error& error, const char* what) {
   if (status >= 0) return status;
@@ -158,13 +154,14 @@ Engine MakeEngine(qinfer_model* model, const Common& common, uint32_t max_sessio
 }
 
 void Run(qinfer_task* task, const char* title, bool quiet) {
-  const InterruptGuard guard;
+  // So that no partial file stays behind.
+  const InterruptGuard guard(InterruptGuard::Signals::kInterruptAndTerminate);
   const bool terminal = isatty(STDERR_FILENO) == 1;
   std::string last_phase;
   qinfer_error error = QINFER_ERROR_INIT;
   qinfer_status status = QINFER_PENDING;
   while (status == QINFER_PENDING) {
-    if (interrupted != 0) qinfer_task_cancel(task);
+    if (InterruptGuard::Seen()) qinfer_task_cancel(task);
     status = qinfer_task_wait(task, 100'000'000, &error);
     if (quiet) continue;
     qinfer_progress progress = QINFER_PROGRESS_INIT;

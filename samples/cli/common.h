@@ -2,6 +2,8 @@
 // main turns into exit codes, common options, progress on stderr. No subcommand lives here.
 #pragma once
 
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdint>
@@ -95,6 +97,23 @@ CLI::Validator Whole() {
   return CLI::Validator(read, "");
 }
 
+// While it lives, an interrupt is noted instead of ending the program.
+class InterruptGuard {
+ public:
+  enum class Signals : uint8_t { kInterrupt, kInterruptAndTerminate };
+  explicit InterruptGuard(Signals signals);
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  static bool Seen();
+  static void Clear();
+
+ private:
+  const Signals signals_;
+  struct sigaction old_int_ = {}, old_term_ = {};
+};
+
 // Runs a task to its end with progress on stderr: a bar on a terminal, a line per phase elsewhere;
 // silent with `quiet`. SIGINT cancels.
 void Run(qinfer_task* task, const char* title, bool quiet);
@@ -148,6 +167,7 @@ uint64_t ParseBytes(const std::string& text);  // "2GiB", "500M", "1024"
 void AddInspect(CLI::App* app);
 void AddText(CLI::App* app);
 void AddGenerate(CLI::App* app);
+void AddChat(CLI::App* app);
 void AddQuantize(CLI::App* app);
 void AddPerplexity(CLI::App* app);
 void AddBench(CLI::App* app);

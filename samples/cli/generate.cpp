@@ -1,82 +1,15 @@
-// qinfer generate and chat: text from a raw prompt, and a conversation through the model's chat
-// template.
+// qinfer generate: text from a raw prompt; and what it shares with qinfer chat.
+#include "generate.h"
+
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <iostream>
-#include <nlohmann/json.hpp>
-
-#include "common.h"
 
 namespace cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct Options : Common {
-  std::string model, prompt, system;
-  uint32_t max_tokens = 64;
-  float temperature = 0.0f, top_p = 0.0f, min_p = 0.0f;
-  float repetition_penalty = 0.0f, frequency_penalty = 0.0f, presence_penalty = 0.0f;
-  uint32_t top_k = 0, logprobs = 0;
-  uint64_t seed = 0;
-  std::vector<std::string> stop;
-  std::string reasoning = "show";
-  std::vector<std::string> reasoning_tags;
-  bool ignore_eos = false, prompt_lookup = false;
-  bool has_prompt = false;
-};
-
-void AddSampling(CLI::App* app, Options* options) {
-  app->add_option("-n,--max-tokens", options->max_tokens,
-                  "Tokens to generate at most; 0 = until the context is full")
-      ->transform(Whole<uint32_t>())
-      ->capture_default_str();
-  app->add_option("--temperature", options->temperature, "0 = always the likeliest token")
-      ->check(CLI::Range(0.0, 100.0));
-  app->add_option("--top-k", options->top_k, "Only the k likeliest tokens")
-      ->transform(Whole<uint32_t>());
-  app->add_option("--top-p", options->top_p,
-                  "Only the likeliest tokens that make up this probability")
-      ->check(CLI::Range(0.0, 1.0));
-  app->add_option("--min-p", options->min_p, "Only tokens this likely relative to the likeliest")
-      ->check(CLI::Range(0.0, 1.0));
-  app->add_option("--repetition-penalty", options->repetition_penalty,
-                  "Above 1: tokens of the prompt and the output become less likely");
-  app->add_option("--frequency-penalty", options->frequency_penalty,
-                  "-2 to 2, for each time that a token was generated");
-  app->add_option("--presence-penalty", options->presence_penalty,
-                  "-2 to 2, once for a token that was generated");
-  app->add_option("--seed", options->seed, "The same seed gives the same text")
-      ->transform(Whole<uint64_t>())
-      ->capture_default_str();
-  app->add_option("--stop", options->stop, "Text that ends the output; may be repeated");
-  app->add_option("--reasoning", options->reasoning,
-                  "Text between <think> and </think>. show: as the model writes it; split: to "
-                  "stderr, or with --json in a field of its own; hide: left out")
-      ->check(CLI::IsMember({"show", "split", "hide"}))
-      ->capture_default_str();
-  app->add_option("--reasoning-tags", options->reasoning_tags,
-                  "The two tags around reasoning, where they are others")
-      ->expected(2)
-      ->type_name("BEGIN END");
-  app->add_flag("--ignore-eos", options->ignore_eos, "Go on after the model's end token");
-  app->add_flag("--prompt-lookup", options->prompt_lookup,
-                "Guess tokens from the prompt and the output, and check several at once: the same "
-                "text, sooner where it repeats");
-  app->add_option("--logprobs", options->logprobs, "With --json: the best N tokens at each place")
-      ->transform(Whole<uint32_t>());
-}
-
-struct Outcome {
-  std::string text, reasoning, finish;
-  Json tokens = Json::array();
-  uint32_t prompt_tokens = 0, generated_tokens = 0;
-  uint64_t drafted = 0, accepted = 0, steps = 0;
-  double seconds = 0.0;
-};
 
 const char* FinishName(uint32_t reason) {
   switch (reason) {
@@ -120,7 +53,7 @@ class Stream {
 };
 
 // What the options say about reasoning. The texts are the options'.
-void SetReasoning(const Options& options, qinfer_generate_options* generate) {
+void SetReasoning(const GenerateOptions& options, qinfer_generate_options* generate) {
   if (options.reasoning == "show") return;
   generate->flags |= QINFER_GENERATE_SPLIT_REASONING;
   if (options.reasoning_tags.size() == 2) {
@@ -129,8 +62,65 @@ void SetReasoning(const Options& options, qinfer_generate_options* generate) {
   }
 }
 
-// Generates after the session's tokens; streams unless `json`, after `echo`.
-Outcome Generate(qinfer_session* session, const Options& options, std::string_view echo) {
+void RunGenerate(const GenerateOptions& options) {
+  const Loaded loaded = Load(options);
+  qinfer_error error = QINFER_ERROR_INIT;
+  const std::vector<int32_t> ids = Encode(loaded.model.get(), options.prompt, 0);
+  if (ids.empty()) throw Error("the prompt is empty and this model adds no BOS: give -p some text");
+  Check(qinfer_session_append(loaded.session.get(), ids.data(), ids.size(), &error), error,
+        "prompt");
+  const Outcome outcome = Generate(loaded.session.get(), options, options.prompt);
+  if (options.json) {
+    PrintJson(outcome, options);
+  } else {
+    std::printf("\n");
+  }
+}
+
+}  // namespace
+
+void AddSampling(CLI::App* app, GenerateOptions* options) {
+  app->add_option("-n,--max-tokens", options->max_tokens,
+                  "Tokens to generate at most; 0 = until the context is full")
+      ->transform(Whole<uint32_t>())
+      ->capture_default_str();
+  app->add_option("--temperature", options->temperature, "0 = always the likeliest token")
+      ->check(CLI::Range(0.0, 100.0));
+  app->add_option("--top-k", options->top_k, "Only the k likeliest tokens")
+      ->transform(Whole<uint32_t>());
+  app->add_option("--top-p", options->top_p,
+                  "Only the likeliest tokens that make up this probability")
+      ->check(CLI::Range(0.0, 1.0));
+  app->add_option("--min-p", options->min_p, "Only tokens this likely relative to the likeliest")
+      ->check(CLI::Range(0.0, 1.0));
+  app->add_option("--repetition-penalty", options->repetition_penalty,
+                  "Above 1: tokens of the prompt and the output become less likely");
+  app->add_option("--frequency-penalty", options->frequency_penalty,
+                  "-2 to 2, for each time that a token was generated");
+  app->add_option("--presence-penalty", options->presence_penalty,
+                  "-2 to 2, once for a token that was generated");
+  app->add_option("--seed", options->seed, "The same seed gives the same text")
+      ->transform(Whole<uint64_t>())
+      ->capture_default_str();
+  app->add_option("--stop", options->stop, "Text that ends the output; may be repeated");
+  app->add_option("--reasoning", options->reasoning,
+                  "Text between <think> and </think>. show: as the model writes it; split: to "
+                  "stderr, or with --json in a field of its own; hide: left out")
+      ->check(CLI::IsMember({"show", "split", "hide"}))
+      ->capture_default_str();
+  app->add_option("--reasoning-tags", options->reasoning_tags,
+                  "The two tags around reasoning, where they are others")
+      ->expected(2)
+      ->type_name("BEGIN END");
+  app->add_flag("--ignore-eos", options->ignore_eos, "Go on after the model's end token");
+  app->add_flag("--prompt-lookup", options->prompt_lookup,
+                "Guess tokens from the prompt and the output, and check several at once: the same "
+                "text, sooner where it repeats");
+  app->add_option("--logprobs", options->logprobs, "With --json: the best N tokens at each place")
+      ->transform(Whole<uint32_t>());
+}
+
+Outcome Generate(qinfer_session* session, const GenerateOptions& options, std::string_view echo) {
   qinfer_generate_options generate = QINFER_GENERATE_OPTIONS_INIT;
   generate.max_tokens = options.max_tokens;
   if (options.temperature == 0.0f) generate.flags |= QINFER_GENERATE_GREEDY;
@@ -159,10 +149,13 @@ Outcome Generate(qinfer_session* session, const Options& options, std::string_vi
   Outcome outcome;
   const auto start = std::chrono::steady_clock::now();
   while (true) {
+    if (InterruptGuard::Seen()) {
+      qinfer_task_cancel(task.get());
+      outcome.finish = "interrupted";
+    }
     qinfer_event event = QINFER_EVENT_INIT;
-    const qinfer_status status =
-        qinfer_generate_next(task.get(), QINFER_BUDGET_UNLIMITED, &event, &error);
-    if (status == QINFER_END) break;
+    const qinfer_status status = qinfer_generate_next(task.get(), 50'000'000, &event, &error);
+    if (status == QINFER_END || (status == QINFER_E_CANCELLED && InterruptGuard::Seen())) break;
     if (Check(status, error, "generation failed") == QINFER_PENDING) continue;
     const bool reasoning = event.channel == QINFER_CHANNEL_REASONING;
     (reasoning ? outcome.reasoning : outcome.text) += View(event.text);
@@ -191,7 +184,7 @@ Outcome Generate(qinfer_session* session, const Options& options, std::string_vi
   return outcome;
 }
 
-void PrintJson(const Outcome& outcome, const Options& options) {
+void PrintJson(const Outcome& outcome, const GenerateOptions& options) {
   Json json;
   if (options.reasoning == "split") json["reasoning"] = outcome.reasoning;
   json["text"] = outcome.text;
@@ -207,14 +200,7 @@ void PrintJson(const Outcome& outcome, const Options& options) {
   std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-struct Loaded {
-  Runtime runtime;
-  Model model;
-  Engine engine;
-  Session session;
-};
-
-Loaded Load(const Options& options) {
+Loaded Load(const GenerateOptions& options) {
   if (options.logprobs != 0 && !options.json) throw Error("--logprobs needs --json", 2);
   if (options.temperature == 0.0f &&
       (options.top_k > 1 || (options.top_p > 0.0f && options.top_p < 1.0f) ||
@@ -237,89 +223,8 @@ Loaded Load(const Options& options) {
   return loaded;
 }
 
-void RunGenerate(const Options& options) {
-  const Loaded loaded = Load(options);
-  qinfer_error error = QINFER_ERROR_INIT;
-  const std::vector<int32_t> ids = Encode(loaded.model.get(), options.prompt, 0);
-  if (ids.empty()) throw Error("the prompt is empty and this model adds no BOS: give -p some text");
-  Check(qinfer_session_append(loaded.session.get(), ids.data(), ids.size(), &error), error,
-        "prompt");
-  const Outcome outcome = Generate(loaded.session.get(), options, options.prompt);
-  if (options.json) {
-    PrintJson(outcome, options);
-  } else {
-    std::printf("\n");
-  }
-}
-
-std::string RenderChat(const Loaded& loaded, const Json& messages) {
-  std::vector<qinfer_message> list;
-  for (const Json& message : messages) {
-    list.push_back({Str(message["role"].get_ref<const std::string&>()),
-                    Str(message["content"].get_ref<const std::string&>())});
-  }
-  qinfer_render_options render = QINFER_RENDER_OPTIONS_INIT;
-  render.messages = list.data();
-  render.message_count = list.size();
-  return RenderPrompt(loaded.runtime.get(), loaded.model.get(), render);
-}
-
-// Brings the session to exactly `ids`, keeping what it has computed of them.
-void MoveTo(qinfer_session* session, const std::vector<int32_t>& ids) {
-  qinfer_error error = QINFER_ERROR_INIT;
-  uint32_t length = 0;
-  Check(qinfer_session_length(session, &length, &error), error, "session");
-  std::vector<int32_t> have(length);
-  size_t count = 0;
-  Check(qinfer_session_tokens(session, have.data(), have.size(), &count, &error), error, "session");
-  size_t same = 0;
-  while (same < count && same < ids.size() && have[same] == ids[same]) ++same;
-  if (same == ids.size() && same > 0) --same;  // something must be left to compute
-  if (same < count && qinfer_session_truncate(session, static_cast<uint32_t>(same), &error) < 0) {
-    same = 0;  // a sliding window has dropped what would be needed: begin anew
-    Check(qinfer_session_truncate(session, 0, &error), error, "session");
-  }
-  Check(qinfer_session_append(session, ids.data() + same, ids.size() - same, &error), error,
-        "conversation");
-}
-
-void RunChat(const Options& options) {
-  const Loaded loaded = Load(options);
-  Json messages = Json::array();
-  if (!options.system.empty())
-    messages.push_back({{"role", "system"}, {"content", options.system}});
-  const bool terminal = isatty(STDIN_FILENO) == 1;
-  if (!options.has_prompt && terminal)
-    std::fprintf(stderr, "An empty line or Ctrl-D ends the conversation.\n");
-  while (true) {
-    std::string line = options.prompt;
-    if (!options.has_prompt) {
-      if (terminal) {
-        std::printf("> ");
-        std::fflush(stdout);
-      }
-      if (!std::getline(std::cin, line) || line.empty()) break;
-    }
-    messages.push_back({{"role", "user"}, {"content", line}});
-    const std::string prompt = RenderChat(loaded, messages);
-    MoveTo(loaded.session.get(), Encode(loaded.model.get(), prompt, QINFER_ENCODE_NO_SPECIAL));
-    const Outcome outcome = Generate(loaded.session.get(), options, "");
-    if (options.json) {
-      PrintJson(outcome, options);
-    } else {
-      std::printf("\n");
-    }
-    if (options.has_prompt) break;
-    messages.push_back({{"role", "assistant"}, {"content", outcome.text}});
-    // What becomes of it is the template's to say.
-    if (!outcome.reasoning.empty()) messages.back()["reasoning_content"] = outcome.reasoning;
-  }
-}
-
-}  // namespace
-
 void AddGenerate(CLI::App* app) {
-  auto generate = std::make_shared<Options>();
+  auto generate = std::make_shared<GenerateOptions>();
   CLI::App* sub = app->add_subcommand("generate", "Continue a raw prompt, without a template");
   sub->add_option("MODEL", generate->model, kModelHelp)->required();
   sub->add_option("-p,--prompt", generate->prompt, "The prompt")->required();
@@ -330,25 +235,6 @@ void AddGenerate(CLI::App* app) {
   AddLoad(sub, generate.get());
   AddEngine(sub, generate.get());
   sub->callback([generate] { RunGenerate(*generate); });
-
-  auto chat = std::make_shared<Options>();
-  chat->max_tokens = 512;
-  sub = app->add_subcommand("chat",
-                            "Talk to the model through its chat template; interactive without -p");
-  sub->add_option("MODEL", chat->model, kModelHelp)->required();
-  CLI::Option* prompt =
-      sub->add_option("-p,--prompt", chat->prompt, "One message; its answer ends the program");
-  sub->add_option("--system", chat->system, "The system message");
-  AddContext(sub, chat.get(), "Tokens of KV cache");
-  AddSampling(sub, chat.get());
-  AddJson(sub, chat.get());
-  AddMachine(sub, chat.get());
-  AddLoad(sub, chat.get());
-  AddEngine(sub, chat.get());
-  sub->callback([chat, prompt] {
-    chat->has_prompt = prompt->count() != 0;
-    RunChat(*chat);
-  });
 }
 
 }  // namespace cli

@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   cli::AddInspect(&app);
   cli::AddText(&app);
   cli::AddGenerate(&app);
+  cli::AddChat(&app);
   cli::AddQuantize(&app);
   cli::AddPerplexity(&app);
   cli::AddBench(&app);

@@ -60,6 +60,37 @@ for field in text finish_reason generated_tokens; do
   [ "$(grep -o "\"$field\":[^,]*" out)" = "$(grep -o "\"$field\":[^,]*" sampled)" ] || fail "$field differs with --isa ref"
 done
 
+# -- A conversation: it goes on when its context is full, when a message does not fit, and after Ctrl-C
+talk() { "$qinfer" chat "$model" "$@" > out 2> err || fail "qinfer chat $*: exit code $?"; }
+printf 'In the beginning\nAnd then?\nWho said so?\nGo on.\n' | talk -n 30 --context 96 --system "Be brief" --ignore-eos
+[ "$(wc -l < out)" = 4 ] || { fail "four messages have $(wc -l < out) answers:"; cat out err; }
+has err "[The context of 96 tokens is full: the oldest turn is forgotten.]"
+printf 'In the beginning\n%0500d\nAnd then?\n' 0 | talk -n 8 --context 64
+[ "$(wc -l < out)" = 2 ] || { fail "a long message between two:"; cat out err; }
+has err "the context holds 64: shorten it"
+printf 'In the beginning\n%0500d\nAnd then?\n' 0 | talk -n 8 --context 64 --json; cp out with_long
+printf 'In the beginning\nAnd then?\n' | talk -n 8 --context 64 --json
+[ "$(grep -o '"text":[^,]*' out)" = "$(grep -o '"text":[^,]*' with_long)" ] || fail "a message that does not fit changes what comes after it"
+printf 'In the beginning\n/clear\nIn the beginning\n' | talk -n 8 --json
+[ "$(grep -o '"text":[^,]*' out | sort -u | wc -l)" = 1 ] || { fail "/clear does not begin anew:"; cat out; }
+gives 1 chat "$model" -p "$(printf '%0500d' 0)" --context 64; has err "shorten it"
+
+# until_there FILE TEXT: waits for it.
+until_there() { for _ in $(seq 300); do grep -qF -- "$2" "$1" && return; sleep 0.1; done; fail "'$2' does not come in $1"; cat out err; }
+mkfifo lines
+"$qinfer" chat "$model" -n 0 --ignore-eos --threads 1 --isa ref > out 2> err < lines &
+chat=$!
+exec 3> lines
+echo "In the beginning" >&3; until_there out ,
+kill -INT $chat; until_there err "[The answer was stopped.]"
+: > err; size=$(wc -c < out)
+echo "And then?" >&3
+for _ in $(seq 300); do [ "$(wc -c < out)" -gt "$size" ] && break; sleep 0.1; done
+kill -INT $chat; until_there err "[The answer was stopped.]"
+sleep 0.3; kill -INT $chat; wait $chat; code=$?
+[ $code = 0 ] || { fail "an interrupt at the prompt: exit code $code"; cat err; }
+exec 3>&-
+
 # -- What it is worth
 gives 0 perplexity int4.qinfer --file "$model/tiny-heldout.txt" --context 128 --max-windows 2 --reference "$model" --logits-out l.npy --json
 for field in perplexity tokens kl_mean kl_p999 top1; do has out "\"$field\""; done
