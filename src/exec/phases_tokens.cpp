@@ -1,5 +1,6 @@
 // Phases with one unit a token: embedding, norms, residual sums, quantization of activations.
 #include <algorithm>
+#include <cmath>
 
 #include "exec/forward_impl.h"
 
@@ -41,23 +42,51 @@ void ForwardImpl::EmbedToken(uint32_t token) {
   FillRopes(token);
 }
 
+namespace {
+
+// A block of the second plane holds what the first leaves over where the block's scale, which
+// bounds that, is at least this many times the root mean square of the row's scales: outliers,
+// about a sixth of all blocks and most of the error (docs/performance.md). The others are zero, and
+// kernels pass over them.
+constexpr float kRestFrom = 1.0f;
+
+}  // namespace
+
 // Codes of a normed hidden state, and codes of the rest where the input takes both. `rest`
 // [hidden_size] is scratch.
 void ForwardImpl::QuantizeHidden(const LinearInput& input, uint32_t row, float* rest) {
   if (!input.int8) return;
   const kernels::Activations& codes = input.codes;
   const float* x = input.x.row(row);
-  const uint32_t first = codes.planes * row;
-  Quantize(input, codes, x, spec_.hidden_size, first);
+  const uint32_t cols = spec_.hidden_size, first = codes.planes * row;
+  Quantize(input, codes, x, cols, first);
   if (codes.planes == 1) return;
   const int8_t* code = codes.codes + first * codes.code_stride;
   const float* scales = codes.scales + first * codes.scale_stride;
-  for (uint32_t begin = 0; begin < spec_.hidden_size; begin += codes.block) {
-    const uint32_t end = std::min(begin + codes.block, spec_.hidden_size);
-    const float scale = scales[begin / codes.block];
-    for (uint32_t i = begin; i < end; ++i) rest[i] = x[i] - scale * static_cast<float>(code[i]);
+  const uint32_t blocks = (cols + codes.block - 1) / codes.block;
+  const uint32_t padded =
+      (cols + kernels::kInputGranule - 1) / kernels::kInputGranule * kernels::kInputGranule;
+  kernels::Activations second = codes;
+  second.codes += (first + 1) * codes.code_stride;
+  second.scales += (first + 1) * codes.scale_stride;
+  second.sums += (first + 1) * codes.sum_stride;
+  std::fill_n(second.codes, padded, int8_t{0});
+  std::fill_n(second.scales, blocks, 0.0f);
+  std::fill_n(second.sums, padded / 16, 0);
+  float squares = 0.0f;
+  for (uint32_t b = 0; b < blocks; ++b) squares += scales[b] * scales[b];
+  const float least = kRestFrom * std::sqrt(squares / static_cast<float>(blocks));
+  for (uint32_t b = 0, begin = 0; b < blocks; ++b, begin += codes.block) {
+    if (!(scales[b] >= least)) continue;
+    const uint32_t size = std::min(codes.block, cols - begin);
+    for (uint32_t i = 0; i < size; ++i)
+      rest[i] = x[begin + i] - scales[b] * static_cast<float>(code[begin + i]);
+    kernels::Activations block = second;
+    block.codes += begin;
+    block.scales += b;
+    block.sums += begin / 16;
+    kernels_->quantize(rest, size, 0, block);
   }
-  kernels_->quantize(rest, spec_.hidden_size, first + 1, codes);
 }
 
 // Without a weight the branch takes the hidden state as it is.

@@ -143,9 +143,24 @@ QINFER_FN void TileUnits(const Call& call, const Panel (&panel)[P], uint32_t tok
       }
     }
   }
-  Store<T, P>(call, token, row, total, out, out_stride);
+  QINFER_UNROLL(4)
+  for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+  for (int i = 0; i < P; ++i) {
+    const uint32_t at = row + static_cast<uint32_t>(i) * kPanelRows;
+    if constexpr (T > 1) {
+      if (x.planes == 2) {  // a token's rows are neighbours, and there is an even number of them
+        if (t % 2 == 0)
+          StoreTail(out + (token + t) / 2 * out_stride + at,
+                    _mm512_add_ps(total[t][i], total[t | 1][i]), call.m->rows - at);
+        continue;
+      }
+    }
+    StoreTail(out + (token + t) * out_stride + at, total[t][i], call.m->rows - at);
+  }
 }
 
+// Tokens from `token` on; where units are not kBlocks32, rows of activations: two a token that has
+// two planes.
 template <class L, int T, int P, Mode M, int kUnit>
 QINFER_FN void Tile(const Call& call, const Panel (&panel)[P], uint32_t token, uint32_t row,
                     float* out, size_t out_stride, bool prefetch) {
@@ -259,8 +274,8 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
         constexpr Mode kMode = static_cast<Mode>(mode.value);
         if constexpr (unit.value == 32 && (kMode == kSym || kMode == kMin)) {
           if (x.block == 32)
-            return Run<L, kMode, kBlocks32>(call, panel_begin, panel_end, tokens * x.planes, out,
-                                            out_stride, s);
+            return Run<L, kMode, kBlocks32>(call, panel_begin, panel_end, tokens, out, out_stride,
+                                            s);
         }
         Run<L, kMode, unit.value>(call, panel_begin, panel_end, tokens * x.planes, out, out_stride,
                                   s);

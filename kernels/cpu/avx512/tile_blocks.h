@@ -50,37 +50,44 @@ QINFER_FN void Granule(const uint8_t* const (&p)[P], const int8_t* a, size_t str
   }
 }
 
-// Stores a tile's totals; with two planes a token's rows are neighbours and become one.
-template <int T, int P>
-QINFER_FN void Store(const Call& call, uint32_t token, uint32_t row, const __m512 (&total)[T][P],
-                     float* out, size_t out_stride) {
+// Whether any of the T tokens has something in this block.
+template <int T>
+QINFER_FN bool AnyScale(const float* by, size_t stride) {
+  uint32_t bits = 0;
   QINFER_UNROLL(6)
-  for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
-  for (int i = 0; i < P; ++i) {
-    const uint32_t at = row + static_cast<uint32_t>(i) * kPanelRows;
-    if constexpr (T > 1) {
-      if (call.x->planes == 2) {
-        if (t % 2 == 0)
-          StoreTail(out + (token + t) / 2 * out_stride + at,
-                    _mm512_add_ps(total[t][i], total[t | 1][i]), call.m->rows - at);
-        continue;
-      }
-    }
-    StoreTail(out + (token + t) * out_stride + at, total[t][i], call.m->rows - at);
+  for (int t = 0; t < T; ++t) {
+    uint32_t one;
+    memcpy(&one, by + t * stride, 4);
+    bits |= one;
   }
+  return bits != 0;
 }
 
-template <class L, int T, int P, bool kHasMin>
-QINFER_FN void TileBlocks32(const Call& call, const Panel (&panel)[P], uint32_t token, uint32_t row,
-                            float* out, size_t out_stride, bool prefetch) {
+// Rows of activations, `step` apart.
+struct Rows {
+  const int8_t* codes;
+  const float* scales;
+  const int32_t* correction;
+  size_t code_stride, scale_stride, units;
+
+  QINFER_FN Rows From(const Call& call, size_t first, size_t step) {
+    const Activations& x = *call.x;
+    return {x.codes + first * x.code_stride,
+            x.scales + first * x.scale_stride,
+            call.correction + first * call.units,
+            step * x.code_stride,
+            step * x.scale_stride,
+            step * call.units};
+  }
+};
+
+// The totals of T rows by P panels. kSparse: a block of which no row has anything adds nothing and
+// is passed over.
+template <class L, int T, int P, bool kHasMin, bool kSparse>
+QINFER_FN void Totals(const Call& call, const Panel (&panel)[P], Rows x, bool prefetch,
+                      __m512 (&total)[T][P]) {
   constexpr uint32_t kStride = kHasMin ? 32 : 16;
-  const Activations& x = *call.x;
-  const size_t code_stride = x.code_stride, scale_stride = x.scale_stride, units = call.units;
-  const int8_t* a = x.codes + token * code_stride;
-  const float* by = x.scales + token * scale_stride;
-  const int32_t* correction = call.correction + token * units;
   const uint8_t* p[P];
-  __m512 total[T][P];
   QINFER_UNROLL(2)
   for (int i = 0; i < P; ++i) {
     p[i] = panel[i].codes;
@@ -90,8 +97,20 @@ QINFER_FN void TileBlocks32(const Call& call, const Panel (&panel)[P], uint32_t 
   const uint32_t units_per_group = call.group / 32;
   uint32_t in_group = 0;
   size_t scale = 0;
-  const int8_t* const end = a + call.padded;
-  for (; a != end; a += 32, ++by, ++correction) {
+  const int8_t* const end = x.codes + call.padded;
+  for (; x.codes != end; x.codes += 32, ++x.scales, ++x.correction) {
+    const size_t at = scale;
+    if (++in_group == units_per_group) {
+      in_group = 0;
+      scale += kStride;
+    }
+    if constexpr (kSparse) {
+      if (!AnyScale<T>(x.scales, x.scale_stride)) {
+        QINFER_UNROLL(2)
+        for (int i = 0; i < P; ++i) p[i] += L::kGranule;
+        continue;
+      }
+    }
     if (prefetch) {
       QINFER_UNROLL(8)
       for (size_t line = 0; line < L::kGranule; line += 64) QINFER_UNROLL(2)
@@ -101,15 +120,15 @@ QINFER_FN void TileBlocks32(const Call& call, const Panel (&panel)[P], uint32_t 
     QINFER_UNROLL(6)
     for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
     for (int i = 0; i < P; ++i)
-      acc[t][i] = kHasMin ? _mm512_setzero_si512() : _mm512_set1_epi32(correction[t * units]);
+      acc[t][i] = kHasMin ? _mm512_setzero_si512() : _mm512_set1_epi32(x.correction[t * x.units]);
     if constexpr (L::kHighShift == 0) {
-      Granule<L, T, P>(p, a, code_stride, acc, acc);
+      Granule<L, T, P>(p, x.codes, x.code_stride, acc, acc);
     } else {
       __m512i high[T][P];
       QINFER_UNROLL(6)
       for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
       for (int i = 0; i < P; ++i) high[t][i] = _mm512_setzero_si512();
-      Granule<L, T, P>(p, a, code_stride, acc, high);
+      Granule<L, T, P>(p, x.codes, x.code_stride, acc, high);
       QINFER_UNROLL(6)
       for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
       for (int i = 0; i < P; ++i)
@@ -118,24 +137,40 @@ QINFER_FN void TileBlocks32(const Call& call, const Panel (&panel)[P], uint32_t 
     QINFER_UNROLL(2)
     for (int i = 0; i < P; ++i) {
       p[i] += L::kGranule;
-      const __m512 d = _mm512_loadu_ps(panel[i].scales + scale);
+      const __m512 d = _mm512_loadu_ps(panel[i].scales + at);
       __m512 m = d;
-      if constexpr (kHasMin) m = _mm512_loadu_ps(panel[i].scales + scale + 16);
+      if constexpr (kHasMin) m = _mm512_loadu_ps(panel[i].scales + at + 16);
       QINFER_UNROLL(6)
       for (int t = 0; t < T; ++t) {
         __m512 part = _mm512_mul_ps(d, _mm512_cvtepi32_ps(acc[t][i]));
         if constexpr (kHasMin)
-          part = _mm512_fmadd_ps(m, _mm512_castsi512_ps(_mm512_set1_epi32(correction[t * units])),
-                                 part);
-        total[t][i] = _mm512_fmadd_ps(Set(by[t * scale_stride]), part, total[t][i]);
+          part = _mm512_fmadd_ps(
+              m, _mm512_castsi512_ps(_mm512_set1_epi32(x.correction[t * x.units])), part);
+        total[t][i] = _mm512_fmadd_ps(Set(x.scales[t * x.scale_stride]), part, total[t][i]);
       }
     }
-    if (++in_group == units_per_group) {
-      in_group = 0;
-      scale += kStride;
-    }
   }
-  Store<T, P>(call, token, row, total, out, out_stride);
+}
+
+template <class L, int T, int P, bool kHasMin>
+QINFER_FN void TileBlocks32(const Call& call, const Panel (&panel)[P], uint32_t token, uint32_t row,
+                            float* out, size_t out_stride, bool prefetch) {
+  const size_t planes = call.x->planes, first = token * planes;
+  __m512 total[T][P];
+  Totals<L, T, P, kHasMin, false>(call, panel, Rows::From(call, first, planes), prefetch, total);
+  if (planes == 2) {  // the second one is empty but for a few blocks
+    __m512 rest[T][P];
+    Totals<L, T, P, kHasMin, true>(call, panel, Rows::From(call, first + 1, 2), false, rest);
+    QINFER_UNROLL(6)
+    for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+    for (int i = 0; i < P; ++i) total[t][i] = _mm512_add_ps(total[t][i], rest[t][i]);
+  }
+  QINFER_UNROLL(6)
+  for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+  for (int i = 0; i < P; ++i) {
+    const uint32_t at = row + static_cast<uint32_t>(i) * kPanelRows;
+    StoreTail(out + (token + t) * out_stride + at, total[t][i], call.m->rows - at);
+  }
 }
 
 }  // namespace

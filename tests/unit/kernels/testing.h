@@ -2,6 +2,7 @@
 // activations, and comparison of floats by bits.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
@@ -184,6 +185,15 @@ struct RandomActivations {
       SelectTable(Isa::kRef)->quantize(x.data() + size_t{t} * cols, cols, t, a);
   }
   size_t Stride() const { return (cols + 63) / 64 * 64 + 64; }
+  // As if the row had nothing there.
+  void ClearBlock(uint32_t row, uint32_t index) {
+    const size_t begin = size_t{index} * a.block;
+    const size_t end = std::min<size_t>(begin + a.block, (cols + 31) / 32 * 32);
+    std::fill(a.codes + row * a.code_stride + begin, a.codes + row * a.code_stride + end,
+              int8_t{0});
+    std::fill(a.sums + row * a.sum_stride + begin / 16, a.sums + row * a.sum_stride + end / 16, 0);
+    a.scales[row * a.scale_stride + index] = 0.0f;
+  }
 };
 
 // Equal bits; two NaNs are equal whatever their payload.
