@@ -45,6 +45,8 @@ QINFER_API void QINFER_CALL qinfer_progress_init(qinfer_progress* progress, size
 
 /** Works on a task for about `budget_ns`, in units of about 0.1 ms, at least one unit unless
  * another task has the turn for that long. Partial work is kept.
+ * Waiting for the disk is a step of its own, before which this returns with the progress in phase
+ * "sync".
  * @param budget_ns  QINFER_BUDGET_MIN (0) = one unit; QINFER_BUDGET_UNLIMITED = until finished
  * @return OK: finished, the result can be taken; PENDING: call again; E_CANCELLED; E_BUSY (another
  *         thread steps this task or the background does: nothing was done); else the error that

@@ -177,7 +177,7 @@ typedef struct qinfer_quantize_plan {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t in_use_bytes;    /* now: the opened model and whatever else the runtime holds */
-  uint64_t document_bytes;  /* tokenizer and other documents, while they are written */
+  uint64_t document_bytes;  /* making the tokenizer, writing it and other documents */
   uint64_t calibrate_bytes; /* running a calibration: one layer and hidden states */
   uint64_t layer_bytes;     /* quantizing and comparing a layer */
   uint64_t head_bytes;      /* embedding and head, in slices */
@@ -192,11 +192,12 @@ typedef struct qinfer_quantize_plan {
 /** As every *_init. Any thread. @since 0.1 */
 QINFER_API void QINFER_CALL qinfer_quantize_plan_init(qinfer_quantize_plan* plan, size_t size);
 
-/** What qinfer_quantize_begin with the same options would need. Compiles the tokenizer once, to
- * measure that; so does qinfer_quantize_begin. @param model opened with
- * QINFER_PARTS_ALL or _HEADER; not NULL. @param options NULL = defaults. @param out not NULL,
- * struct_size set. @return OK; E_MISUSE (options, QINFER_DETAIL_NOT_LOADED); E_UNSUPPORTED; E_BUSY
- * (the calibration is in use). Any thread. @since 0.1 */
+/** What qinfer_quantize_begin with the same options would need. Compiles the tokenizer, to measure
+ * that, unless the model is loaded with it (QINFER_PARTS_ALL) or texts were added to the
+ * calibration; so does qinfer_quantize_begin, whose task goes on with what it has made. @param
+ * model opened with QINFER_PARTS_ALL or _HEADER; not NULL. @param options NULL = defaults. @param
+ * out not NULL, struct_size set. @return OK; E_MISUSE (options, QINFER_DETAIL_NOT_LOADED);
+ * E_UNSUPPORTED; E_BUSY (the calibration is in use). Any thread. @since 0.1 */
 QINFER_API qinfer_status QINFER_CALL
 qinfer_quantize_plan_get(const qinfer_model* model, const qinfer_quantize_options* options,
                          qinfer_quantize_plan* out, qinfer_error* err);

@@ -93,8 +93,9 @@ qinfer_status qinfer_calibration_create(qinfer_model* model,
     QINFER_ASSIGN_OR_RETURN(const qinfer::quant::CalibrationOptions read,
                             ReadCalibrationOptions(options));
     QINFER_ASSIGN_OR_RETURN(std::shared_ptr<qinfer::quant::Calibration> made,
-                            qinfer::quant::Calibration::Create(model->state->checkpoint, read,
-                                                               model->runtime->context()));
+                            qinfer::quant::Calibration::Create(
+                                model->state->checkpoint, read, model->runtime->context(),
+                                ModelState::ShareTokenizer(model->state)));
     *out = NewHandle<qinfer_calibration>(
         model->runtime, std::make_shared<CalibrationState>(model->state, std::move(made)));
     return QINFER_OK;

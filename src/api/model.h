@@ -27,6 +27,12 @@ class ModelState {
   const tokenizer::Tokenizer* tokenizer() const {
     return model != nullptr ? model->tokenizer() : text.tokenizer.get();
   }
+  // The same; keeps the model.
+  static std::shared_ptr<const tokenizer::Tokenizer> ShareTokenizer(
+      const std::shared_ptr<ModelState>& state) {
+    if (state->tokenizer() == nullptr) return nullptr;
+    return std::shared_ptr<const tokenizer::Tokenizer>(state, state->tokenizer());
+  }
   const tokenizer::ChatTemplate* chat_template() const {
     return model != nullptr ? model->chat_template() : text.chat_template.get();
   }

@@ -123,7 +123,8 @@ qinfer_status qinfer_convert_begin(const qinfer_model* model, const qinfer_targe
     task.keep.push_back(model->state);
     QINFER_ASSIGN_OR_RETURN(
         task.work, qinfer::quant::ConvertWork::Create(model->state->checkpoint, std::move(sink),
-                                                      model->runtime->context()));
+                                                      model->runtime->context(),
+                                                      ModelState::ShareTokenizer(model->state)));
     task.collect = [](qinfer::Work* work, TaskResults* results) {
       results->report = std::make_shared<ReportState>(
           static_cast<qinfer::quant::ConvertWork*>(work)->TakeReport(), true);
@@ -143,6 +144,7 @@ qinfer_status qinfer_quantize_plan_get(const qinfer_model* model,
     TaskParts claims;
     qinfer::quant::QuantizeOptions made;
     QINFER_RETURN_IF_ERROR(ReadQuantizeOptions(options, &made, &claims));
+    made.tokenizer = ModelState::ShareTokenizer(model->state);
     QINFER_ASSIGN_OR_RETURN(const qinfer::quant::QuantizeMemoryPlan plan,
                             qinfer::quant::PlanQuantizeMemory(*model->state->checkpoint, made,
                                                               model->runtime->context()));
@@ -174,6 +176,7 @@ qinfer_status qinfer_quantize_begin(const qinfer_model* model,
     task.keep.push_back(model->state);
     qinfer::quant::QuantizeOptions made;
     QINFER_RETURN_IF_ERROR(ReadQuantizeOptions(options, &made, &task));
+    made.tokenizer = ModelState::ShareTokenizer(model->state);
     if (made.resume && parts.sink != nullptr) {
       return BadOption("QINFER_QUANTIZE_RESUME needs a target with a path");
     }

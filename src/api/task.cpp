@@ -172,7 +172,10 @@ Outcome TaskState::Step(uint64_t budget_ns) {
                       QINFER_DETAIL_STEPPED);
   }
   if (entry == Entry::kEntered) {
-    while (Slice(until, false) && (until == Deadline::kNever || NowNs() < until)) {
+    const auto goes_on = [&] {
+      return until == Deadline::kNever || (NowNs() < until && !parts_.work->waits_next());
+    };
+    while (Slice(until, false) && goes_on()) {
     }
     Leave();
   }

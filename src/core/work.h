@@ -40,6 +40,9 @@ class Work {
   // (CancelledError) all effects are rolled back to the last committed state, and Step is not
   // called again. One caller at a time.
   virtual StatusOr<bool> Step(const Deadline& deadline) = 0;
+  // Whether the next unit waits for a disk, for as long as that takes: Step returns before it, also
+  // where time is left, so that it can be a step of its own. Asked between steps.
+  virtual bool waits_next() const { return false; }
   const Progress& progress() const { return progress_; }
 
  protected:

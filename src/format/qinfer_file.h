@@ -146,8 +146,11 @@ class QinferWriter {
   virtual Status Begin(uint64_t spare_bytes) = 0;
   // `offset` is where the tensor's last write ended.
   virtual Status Write(uint32_t tensor, uint64_t offset, absl::Span<const uint8_t> bytes) = 0;
-  // Every declared byte must have been written. Writes the header and commits the sink.
-  virtual Status Finish() = 0;
+  // Every declared byte must have been written.
+  virtual Status WriteHeader() = 0;
+  // Commits the sink, which waits for the disk. After WriteHeader.
+  virtual Status Commit() = 0;
+  Status Finish();  // both
 
   virtual uint64_t file_bytes() const = 0;  // known after Begin
 };

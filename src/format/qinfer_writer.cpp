@@ -136,8 +136,8 @@ class StreamingWriter final : public QinferWriter {
     return tensor.written == size ? Complete(&tensor) : OkStatus();
   }
 
-  Status Finish() override {
-    if (!begun_ || finished_) return MisuseError("Finish needs a Begin, once");
+  Status WriteHeader() override {
+    if (!begun_ || finished_) return MisuseError("the header needs a Begin, and is written once");
     for (const Tensor& tensor : tensors_) {
       if (tensor.written != tensor.declaration.bytes) {
         return MisuseError(StrCat("of tensor ", Printable(tensor.declaration.name), " only ",
@@ -158,6 +158,11 @@ class StreamingWriter final : public QinferWriter {
     QINFER_RETURN_IF_ERROR(
         sink_->WriteAt(0, {reinterpret_cast<const uint8_t*>(header.data()), header.size()}));
     finished_ = true;
+    return OkStatus();
+  }
+
+  Status Commit() override {
+    if (!finished_) return MisuseError("the header is not written");
     return sink_->Commit();
   }
 
@@ -270,6 +275,11 @@ class StreamingWriter final : public QinferWriter {
 };
 
 }  // namespace
+
+Status QinferWriter::Finish() {
+  QINFER_RETURN_IF_ERROR(WriteHeader());
+  return Commit();
+}
 
 StatusOr<std::unique_ptr<QinferWriter>> QinferWriter::Create(std::unique_ptr<io::Sink> sink) {
   if (sink == nullptr) return MisuseError("no sink given");

@@ -101,14 +101,16 @@ StatusOr<ModelKey> MakeModelKey(const format::Checkpoint& checkpoint,
 
 StatusOr<std::shared_ptr<Calibration>> Calibration::Create(
     std::shared_ptr<const format::Checkpoint> checkpoint, const CalibrationOptions& options,
-    const exec::Context& context) {
+    const exec::Context& context, std::shared_ptr<const tokenizer::Tokenizer> tokenizer) {
   QINFER_RETURN_IF_ERROR(ValidateCalibrationOptions(options));
   QINFER_ASSIGN_OR_RETURN(model::ModelSpec spec, model::SpecFromCheckpoint(*checkpoint));
   QINFER_RETURN_IF_ERROR(model::ValidateSpec(spec));
   QINFER_RETURN_IF_ERROR(model::ValidateTensors(spec, *checkpoint));
   QINFER_ASSIGN_OR_RETURN(ModelKey key, MakeModelKey(*checkpoint, spec));
-  return std::shared_ptr<Calibration>(std::make_shared<CalibrationData>(
-      std::move(checkpoint), std::move(spec), std::move(key), options, context));
+  auto made = std::make_shared<CalibrationData>(std::move(checkpoint), std::move(spec),
+                                                std::move(key), options, context);
+  if (tokenizer != nullptr) made->set_tokenizer(SourceTokenizer::Of(std::move(tokenizer)));
+  return std::shared_ptr<Calibration>(std::move(made));
 }
 
 CalibrationData::CalibrationData(std::shared_ptr<const format::Checkpoint> checkpoint,
@@ -122,16 +124,12 @@ CalibrationData::CalibrationData(std::shared_ptr<const format::Checkpoint> check
   options_.sample_tokens = std::min(options_.sample_tokens, std::max(2u, spec_.max_context));
 }
 
-StatusOr<std::shared_ptr<const tokenizer::Tokenizer>> CalibrationData::LoadTokenizer() const {
-  if (tokenizer_ == nullptr) {
-    QINFER_ASSIGN_OR_RETURN(tokenizer_, SourceTokenizer(*checkpoint_, context_.memory));
-  }
-  return tokenizer_;
-}
-
 Status CalibrationData::AddText(std::string_view text) {
   if (running_) return BusyError("a run of this calibration is in progress");
-  QINFER_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer());
+  if (tokenizer_ == nullptr) {
+    QINFER_ASSIGN_OR_RETURN(tokenizer_, SourceTokenizer::Make(*checkpoint_, context_.memory));
+  }
+  const tokenizer::Tokenizer* const tokenizer = tokenizer_->get().get();
   if (tokenizer == nullptr) {
     return MisuseError(StrCat(checkpoint_->name(),
                               " has no tokenizer: calibrate it with token ids instead of text"));

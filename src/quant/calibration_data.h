@@ -8,11 +8,13 @@
 #include <memory>
 #include <memory_resource>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "quant/moments.h"
 #include "quant/observer.h"
 #include "quant/quantize.h"
+#include "quant/source_tokenizer.h"
 
 namespace qinfer::quant {
 
@@ -136,9 +138,15 @@ class CalibrationData final : public Calibration,
   const model::ModelSpec& spec() const { return spec_; }
   const std::shared_ptr<const format::Checkpoint>& checkpoint() const { return checkpoint_; }
   const exec::Context& context() const { return context_; }
-  // Stays loaded for further texts.
-  StatusOr<std::shared_ptr<const tokenizer::Tokenizer>> LoadTokenizer() const;
-  void ReleaseTokenizer() const { tokenizer_.reset(); }
+  // The one that texts were cut with, or that was given; null before either.
+  const std::shared_ptr<const SourceTokenizer>& tokenizer() const { return tokenizer_; }
+  void set_tokenizer(std::shared_ptr<const SourceTokenizer> tokenizer) const {
+    tokenizer_ = std::move(tokenizer);
+  }
+  // Gives up one that was made here.
+  void ReleaseTokenizer() const {
+    if (tokenizer_ != nullptr && tokenizer_->bytes() != 0) tokenizer_.reset();
+  }
 
  private:
   friend StatusOr<std::shared_ptr<Calibration>> LoadCalibration(
@@ -157,7 +165,7 @@ class CalibrationData final : public Calibration,
   Origin origin_;
   bool want_self_generated_ = false, running_ = false;
   uint64_t hidden_budget_ = 0;
-  mutable std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
+  mutable std::shared_ptr<const SourceTokenizer> tokenizer_;  // kept for further texts
 };
 
 StatusOr<ModelKey> MakeModelKey(const format::Checkpoint& checkpoint, const model::ModelSpec& spec);

@@ -76,7 +76,8 @@ class CalibrationRun final : public Work {
       options.sample_tokens = data_->options().sample_tokens;
       options.seed = data_->options().seed;
       QINFER_ASSIGN_OR_RETURN(
-          generation_, SelfGenerateWork::Create(data_->checkpoint(), options, data_->context()));
+          generation_, SelfGenerateWork::Create(data_->checkpoint(), options, data_->context(),
+                                                Share(data_->tokenizer())));
     }
     QINFER_ASSIGN_OR_RETURN(const bool done, generation_->Step(deadline));
     progress_.total = generation_->progress().total.load();

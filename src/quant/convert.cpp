@@ -14,8 +14,11 @@ namespace {
 class ConvertImpl final : public ConvertWork {
  public:
   ConvertImpl(std::shared_ptr<const format::Checkpoint> checkpoint, std::unique_ptr<io::Sink> sink,
-              const exec::Context& context)
-      : checkpoint_(std::move(checkpoint)), sink_(std::move(sink)), context_(context) {}
+              const exec::Context& context, std::shared_ptr<const tokenizer::Tokenizer> tokenizer)
+      : checkpoint_(std::move(checkpoint)),
+        sink_(std::move(sink)),
+        context_(context),
+        tokenizer_(std::move(tokenizer)) {}
 
   Status Begin() {
     if (sink_ == nullptr) return MisuseError("convert needs a sink");
@@ -35,10 +38,12 @@ class ConvertImpl final : public ConvertWork {
       StatusOr<bool> done = StepOnce(deadline);
       if (!done.ok()) return Fail(done.status());
       if (*done) return true;
-    } while (!deadline.Expired());
+    } while (!deadline.Expired() && !waits_next());
     if (deadline.Cancelled()) return Fail(CancelledError());
     return false;
   }
+
+  bool waits_next() const override { return header_written_; }
 
   observe::Report TakeReport() override { return std::move(report_); }
 
@@ -54,7 +59,8 @@ class ConvertImpl final : public ConvertWork {
   StatusOr<bool> StepOnce(const Deadline& deadline) {
     if (writer_ == nullptr) {
       if (documents_ == nullptr) {
-        documents_ = std::make_unique<Documents>(*checkpoint_, context_.memory);
+        documents_ =
+            std::make_unique<Documents>(*checkpoint_, std::move(tokenizer_), context_.memory);
       }
       QINFER_ASSIGN_OR_RETURN(const bool found, documents_->Step());
       if (!found) return false;
@@ -74,10 +80,17 @@ class ConvertImpl final : public ConvertWork {
       return false;
     }
     if (reports_.size() == groups_.size()) {
-      if (summarized_) {
-        QINFER_RETURN_IF_ERROR(writer_->Finish());
+      if (header_written_) {
+        QINFER_RETURN_IF_ERROR(writer_->Commit());
         writer_.reset();
+        header_written_ = false;
         return true;
+      }
+      if (summarized_) {
+        QINFER_RETURN_IF_ERROR(writer_->WriteHeader());
+        header_written_ = true;
+        progress_.phase = "sync";
+        return false;
       }
       ReportInputs inputs;
       inputs.checkpoint = checkpoint_.get();
@@ -106,6 +119,7 @@ class ConvertImpl final : public ConvertWork {
   std::shared_ptr<const format::Checkpoint> checkpoint_;
   std::unique_ptr<io::Sink> sink_;
   const exec::Context context_;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;  // until the documents have it
   const Recipe recipe_ = KeepRecipe();
   const CalibrationOptions options_;
   model::ModelSpec spec_;
@@ -113,7 +127,7 @@ class ConvertImpl final : public ConvertWork {
   std::vector<Group> groups_;
   std::unique_ptr<Documents> documents_;
   std::unique_ptr<ModelWriter> writer_;
-  bool documents_written_ = false, summarized_ = false;
+  bool documents_written_ = false, summarized_ = false, header_written_ = false;
   GroupShared shared_;
   std::unique_ptr<GroupWork> group_;
   std::vector<observe::Report> reports_;
@@ -124,12 +138,13 @@ class ConvertImpl final : public ConvertWork {
 
 StatusOr<std::unique_ptr<ConvertWork>> ConvertWork::Create(
     std::shared_ptr<const format::Checkpoint> checkpoint, std::unique_ptr<io::Sink> sink,
-    const exec::Context& context) {
+    const exec::Context& context, std::shared_ptr<const tokenizer::Tokenizer> tokenizer) {
   if (checkpoint->tensors().empty()) {
     return MisuseError(checkpoint->name() +
                        ": a configuration without weights cannot be converted");
   }
-  auto work = std::make_unique<ConvertImpl>(std::move(checkpoint), std::move(sink), context);
+  auto work = std::make_unique<ConvertImpl>(std::move(checkpoint), std::move(sink), context,
+                                            std::move(tokenizer));
   QINFER_RETURN_IF_ERROR(work->Begin());
   return std::unique_ptr<ConvertWork>(std::move(work));
 }

@@ -55,7 +55,7 @@ StatusOr<bool> Documents::Step() {
   switch (phase_) {
     case Phase::kTokenizer:
       // A file of ours has a compiled one, which is copied like the rest.
-      if (checkpoint_.qinfer() != nullptr) {
+      if (checkpoint_.qinfer() != nullptr || tokenizer_ != nullptr) {
         phase_ = Phase::kList;
         return false;
       }
@@ -112,13 +112,11 @@ StatusOr<absl::Span<const uint8_t>> Documents::Piece(size_t index, uint64_t offs
   return absl::Span<const uint8_t>();
 }
 
-StatusOr<uint64_t> Documents::MeasureBytes(const format::Checkpoint& checkpoint, Memory* memory) {
-  const uint64_t used = memory->used_bytes() + memory->mapped_bytes();
-  // Under the limit of the whole, so that passing it is told from a host without memory.
-  const uint64_t limit = memory->limit_bytes();
-  Memory account(AccountOf(memory),
-                 limit == 0 ? 0 : std::max<uint64_t>(limit - std::min(limit, used), 1));
-  Documents documents(checkpoint, &account);
+StatusOr<uint64_t> Documents::MeasureBytes(const format::Checkpoint& checkpoint,
+                                           std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+                                           Memory* memory) {
+  Memory account(AccountOf(memory));
+  Documents documents(checkpoint, std::move(tokenizer), &account);
   for (;;) {
     QINFER_ASSIGN_OR_RETURN(const bool done, documents.Step());
     if (done) break;

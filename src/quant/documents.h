@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -23,9 +24,11 @@ class Documents {
  public:
   static constexpr uint64_t kPieceBytes = 128 << 10;
 
-  // The checkpoint outlives the object.
-  Documents(const format::Checkpoint& checkpoint, Memory* memory)
-      : checkpoint_(checkpoint), memory_(memory) {}
+  // The checkpoint outlives the object. `tokenizer`: its own, where that has been made already;
+  // null = to be made.
+  Documents(const format::Checkpoint& checkpoint,
+            std::shared_ptr<const tokenizer::Tokenizer> tokenizer, Memory* memory)
+      : checkpoint_(checkpoint), memory_(memory), tokenizer_(std::move(tokenizer)) {}
 
   // Finds them, in pieces of about 0.2 ms; true when all are known. An absent tokenizer is fine.
   StatusOr<bool> Step();
@@ -37,8 +40,10 @@ class Documents {
   // Some bytes from `offset` on, at most kPieceBytes; valid until the next call.
   StatusOr<absl::Span<const uint8_t>> Piece(size_t index, uint64_t offset);
 
-  // What Step and Piece take from `memory` at most: measured by doing it, within its limit.
-  static StatusOr<uint64_t> MeasureBytes(const format::Checkpoint& checkpoint, Memory* memory);
+  // What Step and Piece take from `memory` at most, beside a given tokenizer: measured by doing it.
+  static StatusOr<uint64_t> MeasureBytes(const format::Checkpoint& checkpoint,
+                                         std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+                                         Memory* memory);
 
  private:
   enum class Phase : uint8_t { kTokenizer, kList, kDone };
@@ -57,8 +62,8 @@ class Documents {
   const format::Checkpoint& checkpoint_;
   Memory* memory_;
   Phase phase_ = Phase::kTokenizer;
-  std::unique_ptr<exec::TextWork> text_;                   // that makes the tokenizer
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;  // with its compiled bytes
+  std::unique_ptr<exec::TextWork> text_;                   // that makes it
   format::GgufMetadata gguf_metadata_;
   std::vector<Document> documents_;
   Buffer piece_;

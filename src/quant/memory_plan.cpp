@@ -21,20 +21,22 @@ class Planner {
  public:
   Planner(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
           const ResolvedRecipe& resolved, const QuantizeOptions& options,
-          const exec::Context& context)
+          const std::shared_ptr<const SourceTokenizer>& tokenizer, const exec::Context& context)
       : checkpoint_(checkpoint),
         spec_(spec),
         resolved_(resolved),
         options_(options),
+        tokenizer_(tokenizer),
         context_(context),
         data_(options.calibration == nullptr ? nullptr : &options.calibration->data()) {}
 
   StatusOr<WorkSizes> Plan() {
     QINFER_ASSIGN_OR_RETURN(layer_load_, LargestLayerBytes(spec_, checkpoint_, context_));
     QINFER_ASSIGN_OR_RETURN(ends_, EndBytes(checkpoint_, spec_));
-    QINFER_ASSIGN_OR_RETURN(documents_, Documents::MeasureBytes(checkpoint_, context_.memory));
     const Memory& memory = *context_.memory;
-    in_use_ = memory.used_bytes() + memory.mapped_bytes();
+    in_use_ = memory.used_bytes() + memory.mapped_bytes() - tokenizer_->bytes();
+    QINFER_ASSIGN_OR_RETURN(
+        documents_, Documents::MeasureBytes(checkpoint_, Share(tokenizer_), context_.memory));
     uint64_t limit = options_.memory_limit_bytes;
     if (memory.limit_bytes() != 0) {
       const uint64_t left = memory.limit_bytes() > in_use_ ? memory.limit_bytes() - in_use_ : 0;
@@ -45,8 +47,8 @@ class Planner {
       SelfGenerateOptions generate;
       generate.samples = options().samples + CalibrationData::kHeldOut;
       generate.sample_tokens = longest_;
-      QINFER_ASSIGN_OR_RETURN(writing_,
-                              PlanSelfGenerateBytes(checkpoint_, spec_, generate, context_));
+      QINFER_ASSIGN_OR_RETURN(writing_, PlanSelfGenerateBytes(checkpoint_, spec_, generate,
+                                                              Share(tokenizer_), context_));
     }
     const uint32_t all = static_cast<uint32_t>(samples_.size());
     WorkSizes least;
@@ -152,7 +154,7 @@ class Planner {
                              Histogram::kBins * sizeof(uint32_t);
     const uint64_t running = StatisticsBytes() + ends_ + layer_load_ + hidden + scratch +
                              exec::Forward::PlanLayerBytes(spec_, forward, context_);
-    return std::max(writing_, running);
+    return tokenizer_->bytes() + std::max(writing_, running);
   }
 
   StatusOr<WorkSizes> Sizes(uint32_t samples, uint32_t slice, uint64_t hidden) const {
@@ -172,7 +174,8 @@ class Planner {
     const uint64_t drift =
         evaluate ? Drift::PlanBytes(checkpoint_, spec_, tokens, longest, context_) : 0;
     const uint64_t always = StatisticsBytes() + (evaluate ? ends_ : 0);
-    plan.document_bytes = StatisticsBytes() + documents_;
+    plan.document_bytes =
+        std::max(tokenizer_->peak_bytes(), StatisticsBytes() + tokenizer_->bytes() + documents_);
     plan.calibrate_bytes = CalibrateBytes(hidden);
     for (const Group& group : MakeGroups(resolved_, static_cast<uint32_t>(spec_.layers.size()))) {
       QINFER_ASSIGN_OR_RETURN(const uint64_t bytes, GroupBytes(group, evaluate, slice));
@@ -254,6 +257,7 @@ class Planner {
   const model::ModelSpec& spec_;
   const ResolvedRecipe& resolved_;
   const QuantizeOptions& options_;
+  const std::shared_ptr<const SourceTokenizer>& tokenizer_;
   const exec::Context& context_;
   const CalibrationData* data_;
   std::vector<uint32_t> run_, samples_;  // tokens of those to be run, and to be compared
@@ -263,10 +267,25 @@ class Planner {
 
 }  // namespace
 
+StatusOr<std::shared_ptr<const SourceTokenizer>> FindTokenizer(const format::Checkpoint& checkpoint,
+                                                               const QuantizeOptions& options,
+                                                               Memory* memory) {
+  const CalibrationData* const data =
+      options.calibration == nullptr ? nullptr : &options.calibration->data();
+  // A file of ours has a compiled one, which is used and copied as it is.
+  if (options.tokenizer != nullptr || checkpoint.qinfer() != nullptr) {
+    if (data != nullptr) data->ReleaseTokenizer();
+    return SourceTokenizer::Of(options.tokenizer);
+  }
+  if (data != nullptr && data->tokenizer() != nullptr) return data->tokenizer();
+  return SourceTokenizer::Make(checkpoint, memory);
+}
+
 StatusOr<WorkSizes> PlanWork(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
                              const ResolvedRecipe& resolved, const QuantizeOptions& options,
+                             const std::shared_ptr<const SourceTokenizer>& tokenizer,
                              const exec::Context& context) {
-  return Planner(checkpoint, spec, resolved, options, context).Plan();
+  return Planner(checkpoint, spec, resolved, options, tokenizer, context).Plan();
 }
 
 StatusOr<QuantizeMemoryPlan> PlanQuantizeMemory(const format::Checkpoint& checkpoint,
@@ -278,9 +297,10 @@ StatusOr<QuantizeMemoryPlan> PlanQuantizeMemory(const format::Checkpoint& checkp
   QINFER_RETURN_IF_ERROR(model::ValidateTensors(spec, checkpoint));
   QINFER_ASSIGN_OR_RETURN(const ResolvedRecipe resolved,
                           ResolveRecipe(spec, checkpoint, options.recipe));
-  if (options.calibration != nullptr) options.calibration->data().ReleaseTokenizer();
+  QINFER_ASSIGN_OR_RETURN(const std::shared_ptr<const SourceTokenizer> tokenizer,
+                          FindTokenizer(checkpoint, options, context.memory));
   QINFER_ASSIGN_OR_RETURN(const WorkSizes sizes,
-                          PlanWork(checkpoint, spec, resolved, options, context));
+                          PlanWork(checkpoint, spec, resolved, options, tokenizer, context));
   return sizes.plan;
 }
 

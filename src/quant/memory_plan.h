@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "quant/calibration_data.h"
 #include "quant/quantize.h"
 #include "quant/recipe.h"
+#include "quant/source_tokenizer.h"
 
 namespace qinfer::quant {
 
@@ -20,9 +22,17 @@ struct WorkSizes {
   uint64_t calibration_hidden = 0;  // bytes of hidden states per pass of a calibration
 };
 
-// BudgetError with the least that would do where the limit is too low.
+// The tokenizer that a quantization will use: the given one, that of its calibration, or one that
+// is made.
+StatusOr<std::shared_ptr<const SourceTokenizer>> FindTokenizer(const format::Checkpoint& checkpoint,
+                                                               const QuantizeOptions& options,
+                                                               Memory* memory);
+
+// `tokenizer` is there, and kept until the documents are written. BudgetError with the least that
+// would do where the limit is too low.
 StatusOr<WorkSizes> PlanWork(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
                              const ResolvedRecipe& resolved, const QuantizeOptions& options,
+                             const std::shared_ptr<const SourceTokenizer>& tokenizer,
                              const exec::Context& context);
 
 }  // namespace qinfer::quant

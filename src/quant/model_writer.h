@@ -36,7 +36,8 @@ class ModelWriter {
   // The report's summary, within the room that Create has left; a longer one is refused.
   Status SetReport(std::string_view json);
   Status SetRanges(std::string_view json);  // where ResolvedRecipe::static_activations
-  Status Finish() { return writer_->Finish(); }
+  Status WriteHeader() { return writer_->WriteHeader(); }
+  Status Commit() { return writer_->Commit(); }  // waits for the disk
 
  private:
   std::unique_ptr<format::QinferWriter> writer_;

@@ -13,12 +13,13 @@
 #include "quant/model_writer.h"
 #include "quant/partial_store.h"
 #include "quant/quantize_report.h"
+#include "quant/replay.h"
+#include "quant/source_tokenizer.h"
 
 namespace qinfer::quant {
 namespace {
 
 constexpr const char* kCalibrationFile = "calibration";
-constexpr uint32_t kMaxReportText = 64u << 20;
 
 std::string HiddenFile(size_t group) { return StrCat("hidden-", group % 2); }
 
@@ -30,7 +31,9 @@ class QuantizeImpl final : public QuantizeWork {
 
   // Pieces that use the store go before it.
   ~QuantizeImpl() override {
+    GiveBackTokenizer();
     group_.reset();
+    replay_.reset();
     writer_.reset();
     store_.reset();
   }
@@ -59,12 +62,15 @@ class QuantizeImpl final : public QuantizeWork {
             "the calibration has neither statistics nor samples: add texts to it, or let the model "
             "write its own");
       }
-      data.ReleaseTokenizer();
       options_.calibration_options = data.options();
     } else if (!options_.calibrate && options_.recipe.static_activations) {
       return MisuseError("static activations need a calibration");
     }
-    QINFER_ASSIGN_OR_RETURN(sizes_, PlanWork(*checkpoint_, spec_, resolved_, options_, context_));
+    QINFER_ASSIGN_OR_RETURN(tokenizer_, FindTokenizer(*checkpoint_, options_, context_.memory));
+    if (calibration_ != nullptr)
+      data()->ReleaseTokenizer();  // it is kept here, until it is written
+    QINFER_ASSIGN_OR_RETURN(
+        sizes_, PlanWork(*checkpoint_, spec_, resolved_, options_, tokenizer_, context_));
     groups_ = MakeGroups(resolved_, static_cast<uint32_t>(spec_.layers.size()));
     recipe_json_ = RecipeReport(options_.recipe).ToJson(-1);
     if (!options_.output_path.empty()) {
@@ -85,9 +91,14 @@ class QuantizeImpl final : public QuantizeWork {
       StatusOr<bool> done = StepOnce(deadline);
       if (!done.ok()) return Fail(done.status());
       if (*done) return true;
-    } while (!deadline.Expired());
+    } while (!deadline.Expired() && !waits_next());
     if (deadline.Cancelled()) return Fail(CancelledError());
     return false;
+  }
+
+  bool waits_next() const override {
+    return phase_ == Phase::kSaveCalibration || phase_ == Phase::kSaveGroup ||
+           phase_ == Phase::kCommit;
   }
 
   observe::Report TakeReport() override { return std::move(report_); }
@@ -95,12 +106,15 @@ class QuantizeImpl final : public QuantizeWork {
  private:
   enum class Phase : uint8_t {
     kCalibrate,
+    kSaveCalibration,
     kDocuments,
     kWriteDocuments,
     kReplay,
     kGroup,
+    kSaveGroup,
     kReport,
-    kFinish,
+    kHeader,
+    kCommit,
     kDone
   };
 
@@ -108,18 +122,29 @@ class QuantizeImpl final : public QuantizeWork {
   Status Fail(Status status) {
     group_.reset();
     calibration_run_.reset();
+    GiveBackTokenizer();
     drift_.reset();
     documents_.reset();
+    replay_.reset();
     writer_.reset();
     store_.reset();
     options_.sink.reset();
     return status;
   }
 
+  // What a calibration was lent goes with the work.
+  void GiveBackTokenizer() {
+    if (calibration_ != nullptr) data()->ReleaseTokenizer();
+    tokenizer_.reset();
+  }
+
   StatusOr<bool> StepOnce(const Deadline& deadline) {
     switch (phase_) {
       case Phase::kCalibrate:
         QINFER_RETURN_IF_ERROR(Calibrate(deadline));
+        return false;
+      case Phase::kSaveCalibration:
+        QINFER_RETURN_IF_ERROR(SaveCalibration());
         return false;
       case Phase::kDocuments:
         QINFER_RETURN_IF_ERROR(FindDocuments());
@@ -128,17 +153,25 @@ class QuantizeImpl final : public QuantizeWork {
         QINFER_RETURN_IF_ERROR(WriteDocuments());
         return false;
       case Phase::kReplay:
-        QINFER_RETURN_IF_ERROR(Replay());
+        QINFER_RETURN_IF_ERROR(StepReplay());
         return false;
       case Phase::kGroup:
         QINFER_RETURN_IF_ERROR(StepGroup(deadline));
         return false;
+      case Phase::kSaveGroup:
+        QINFER_RETURN_IF_ERROR(SaveGroup());
+        return false;
       case Phase::kReport:
         QINFER_RETURN_IF_ERROR(MakeReport());
-        phase_ = Phase::kFinish;
+        phase_ = Phase::kHeader;
         return false;
-      case Phase::kFinish:
-        QINFER_RETURN_IF_ERROR(Finish());
+      case Phase::kHeader:
+        QINFER_RETURN_IF_ERROR(writer_->WriteHeader());
+        progress_.phase = "sync";
+        phase_ = Phase::kCommit;
+        return false;
+      case Phase::kCommit:
+        QINFER_RETURN_IF_ERROR(Commit());
         phase_ = Phase::kDone;
         return true;
       case Phase::kDone:
@@ -201,6 +234,7 @@ class QuantizeImpl final : public QuantizeWork {
       }
       QINFER_RETURN_IF_ERROR(TakeOverCalibration());
       if (!data()->has_waiting()) return OkStatus();
+      if (tokenizer_->get() != nullptr) data()->set_tokenizer(tokenizer_);
       mutable_data()->set_hidden_budget(sizes_.calibration_hidden);
       QINFER_ASSIGN_OR_RETURN(calibration_run_, calibration_->Run());
       return OkStatus();
@@ -211,8 +245,16 @@ class QuantizeImpl final : public QuantizeWork {
     progress_.total = calibration_run_->progress().total.load();
     if (!done) return OkStatus();
     calibration_run_.reset();
+    data()->ReleaseTokenizer();
     if (store_ == nullptr) return OkStatus();
+    progress_.phase = "sync";
+    phase_ = Phase::kSaveCalibration;
+    return OkStatus();
+  }
+
+  Status SaveCalibration() {
     const std::string bytes = CalibrationBytes(*data());
+    phase_ = Phase::kCalibrate;
     return store_->SaveFile(kCalibrationFile,
                             {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
   }
@@ -240,7 +282,7 @@ class QuantizeImpl final : public QuantizeWork {
       progress_.phase = "quantize";
       progress_.done = 0;
       progress_.total = TotalBytes();
-      documents_ = std::make_unique<Documents>(*checkpoint_, context_.memory);
+      documents_ = std::make_unique<Documents>(*checkpoint_, Share(tokenizer_), context_.memory);
     }
     QINFER_ASSIGN_OR_RETURN(const bool found, documents_->Step());
     if (!found) return OkStatus();
@@ -256,6 +298,7 @@ class QuantizeImpl final : public QuantizeWork {
   Status WriteDocuments() {
     QINFER_ASSIGN_OR_RETURN(const bool written, writer_->WriteDocuments());
     if (!written) return OkStatus();
+    tokenizer_.reset();
     if (options_.evaluate && data() != nullptr && sizes_.evaluation_samples > 0) {
       std::vector<Sample> samples = data()->held_out();
       samples.resize(std::min<size_t>(samples.size(), sizes_.evaluation_samples));
@@ -278,59 +321,30 @@ class QuantizeImpl final : public QuantizeWork {
     return OkStatus();
   }
 
-  // A piece of the finished groups of an earlier run: their bytes lie in the file already and are
-  // only shown to the writer again, for the checksums.
-  Status Replay() {
-    if (store_ == nullptr || reports_.size() >= store_->groups().size()) return EndReplay();
-    const size_t index = reports_.size();
-    if (replayed_.empty()) {
-      ByteReader in(store_->groups()[index], "journal");
-      uint64_t group = 0;
-      QINFER_RETURN_IF_ERROR(in.Get(&group));
-      QINFER_RETURN_IF_ERROR(in.Get(&last_state_hash_));
-      QINFER_RETURN_IF_ERROR(in.GetString(kMaxReportText, &replayed_));
-      if (group != index || index >= groups_.size() || replayed_.empty()) {
-        return FormatError(StrCat(options_.output_path, ".partial is damaged: its journal names ",
-                                  "group ", group, " where ", index, " is expected"));
-      }
-      QINFER_ASSIGN_OR_RETURN(replay_,
-                              Buffer::Create(context_.memory, kReplayBytes, "finished tensors"));
-      replay_tensor_ = groups_[index].begin;
-      replay_at_ = 0;
-      return OkStatus();
+  Status StepReplay() {
+    if (store_ == nullptr) return EndReplay();
+    if (replay_ == nullptr) {
+      replay_ = std::make_unique<Replay>(store_.get(), writer_.get(), &resolved_, &groups_,
+                                         options_.output_path, context_.memory);
     }
-    if (replay_tensor_ < groups_[index].end) {
-      const TensorPlan& plan = resolved_.tensors[replay_tensor_];
-      const absl::Span<uint8_t> piece(replay_.as<uint8_t>(),
-                                      std::min<uint64_t>(kReplayBytes, plan.bytes - replay_at_));
-      QINFER_RETURN_IF_ERROR(
-          store_->ReadBack(writer_->FileOffset(replay_tensor_) + replay_at_, piece));
-      QINFER_RETURN_IF_ERROR(writer_->Write(replay_tensor_, replay_at_, piece));
-      replay_at_ += piece.size();
-      progress_.done += piece.size();
-      if (replay_at_ < plan.bytes) return OkStatus();
-      ++replay_tensor_;
-      replay_at_ = 0;
-      return OkStatus();
-    }
-    QINFER_ASSIGN_OR_RETURN(observe::Report report, observe::Report::FromJson(replayed_));
-    reports_.push_back(std::move(report));
-    replayed_.clear();
-    replay_ = Buffer();
-    return OkStatus();
+    uint64_t bytes = 0;
+    QINFER_ASSIGN_OR_RETURN(const bool done, replay_->Step(&reports_, &bytes));
+    progress_.done += bytes;
+    return done ? EndReplay() : OkStatus();
   }
 
   Status EndReplay() {
     reused_ = reports_.size();
     if (reused_ > 0 && drift_ != nullptr && reused_ < groups_.size()) {
       QINFER_ASSIGN_OR_RETURN(const std::string state, store_->LoadFile(HiddenFile(reused_ - 1)));
-      if (HashText(state) != last_state_hash_) {
+      if (HashText(state) != replay_->state_hash()) {
         return FormatError(StrCat(options_.output_path,
                                   ".partial is damaged (saved hidden states do not fit the "
                                   "journal): run without resume to start anew"));
       }
       QINFER_RETURN_IF_ERROR(drift_->SetState(state));
     }
+    replay_.reset();
     phase_ = reused_ == groups_.size() ? Phase::kReport : Phase::kGroup;
     return OkStatus();
   }
@@ -346,27 +360,34 @@ class QuantizeImpl final : public QuantizeWork {
     QINFER_ASSIGN_OR_RETURN(const bool done, group_->Step(deadline));
     if (!done) return OkStatus();
     // By way of text in any case, so that a resumed run reads what this one has kept.
-    const std::string text = group_->report().ToJson(-1);
+    group_text_ = group_->report().ToJson(-1);
     group_.reset();
-    QINFER_ASSIGN_OR_RETURN(observe::Report report, observe::Report::FromJson(text));
-    if (store_ != nullptr) {
-      uint64_t hash = 0;
-      if (drift_ != nullptr) {
-        const absl::Span<const uint8_t> state = drift_->State();
-        hash = HashBytes(state.data(), state.size());
-        QINFER_RETURN_IF_ERROR(store_->SaveFile(HiddenFile(index), state));
-      }
-      ByteWriter record;
-      record.Put(static_cast<uint64_t>(index));
-      record.Put(hash);
-      record.PutString(text);
-      QINFER_RETURN_IF_ERROR(store_->AppendGroup(record.bytes()));
-    }
+    QINFER_ASSIGN_OR_RETURN(observe::Report report, observe::Report::FromJson(group_text_));
     reports_.push_back(std::move(report));
     for (size_t i = groups_[index].begin; i < groups_[index].end; ++i) {
       progress_.done += resolved_.tensors[i].bytes;
     }
-    if (reports_.size() == groups_.size()) phase_ = Phase::kReport;
+    if (store_ == nullptr) return NextGroup();
+    progress_.phase = "sync";
+    phase_ = Phase::kSaveGroup;
+    return OkStatus();
+  }
+
+  Status SaveGroup() {
+    const size_t index = reports_.size() - 1;
+    uint64_t hash = 0;
+    if (drift_ != nullptr) {
+      const absl::Span<const uint8_t> state = drift_->State();
+      hash = HashBytes(state.data(), state.size());
+      QINFER_RETURN_IF_ERROR(store_->SaveFile(HiddenFile(index), state));
+    }
+    QINFER_RETURN_IF_ERROR(store_->AppendGroup(GroupRecord(index, hash, group_text_)));
+    return NextGroup();
+  }
+
+  Status NextGroup() {
+    group_text_.clear();
+    phase_ = reports_.size() == groups_.size() ? Phase::kReport : Phase::kGroup;
     return OkStatus();
   }
 
@@ -393,8 +414,8 @@ class QuantizeImpl final : public QuantizeWork {
     return OkStatus();
   }
 
-  Status Finish() {
-    QINFER_RETURN_IF_ERROR(writer_->Finish());
+  Status Commit() {
+    QINFER_RETURN_IF_ERROR(writer_->Commit());
     observe::Report& memory = report_["memory"];
     memory["plan_total_bytes"] = sizes_.plan.total_bytes;
     memory["plan_work_bytes"] = sizes_.plan.work_bytes;
@@ -423,6 +444,7 @@ class QuantizeImpl final : public QuantizeWork {
   const exec::Context context_;
   model::ModelSpec spec_;
   ResolvedRecipe resolved_;
+  std::shared_ptr<const SourceTokenizer> tokenizer_;  // until the documents are written
   std::shared_ptr<Calibration> calibration_;
   std::unique_ptr<Work> calibration_run_;
   WorkSizes sizes_;
@@ -435,12 +457,8 @@ class QuantizeImpl final : public QuantizeWork {
   GroupShared shared_;
   std::unique_ptr<GroupWork> group_;
   std::vector<observe::Report> reports_;
-  uint64_t last_state_hash_ = 0;
-  // The finished group that is read back.
-  std::string replayed_;  // its part of the report
-  Buffer replay_;
-  size_t replay_tensor_ = 0;
-  uint64_t replay_at_ = 0;
+  std::string group_text_;  // the report of a finished group, until it is saved
+  std::unique_ptr<Replay> replay_;
   size_t reused_ = 0;
   bool calibration_reused_ = false;
   observe::Report report_;

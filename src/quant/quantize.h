@@ -44,9 +44,11 @@ class CalibrationData;
 class Calibration {
  public:
   virtual ~Calibration() = default;
+  // `tokenizer`: the checkpoint's own, which somebody keeps; null = made where texts come.
   static StatusOr<std::shared_ptr<Calibration>> Create(
       std::shared_ptr<const format::Checkpoint> checkpoint, const CalibrationOptions& options,
-      const exec::Context& context);
+      const exec::Context& context,
+      std::shared_ptr<const tokenizer::Tokenizer> tokenizer = nullptr);
   // Texts are cut into samples; both kinds of input may be fed repeatedly before or between runs.
   virtual Status AddText(std::string_view text) = 0;
   virtual Status AddTokens(absl::Span<const int32_t> tokens) = 0;
@@ -93,6 +95,9 @@ struct QuantizeOptions {
   bool resume = false;             // keep and use OUT.partial/
   std::string output_path;         // or sink
   std::unique_ptr<io::Sink> sink;  // without a path: no resume
+  // The checkpoint's own, which somebody keeps (a loaded model); null = that of the calibration, or
+  // made once and kept until it is written.
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   bool evaluate = true;  // end-to-end perplexity and KL on held-out samples of the calibration text
 };
 
@@ -100,7 +105,7 @@ struct QuantizeOptions {
 // where the calibration's texts are known.
 struct QuantizeMemoryPlan {
   uint64_t in_use_bytes = 0;     // allocated and mapped when planned: the opened checkpoint
-  uint64_t document_bytes = 0;   // tokenizer and other documents, while they are written
+  uint64_t document_bytes = 0;   // making the tokenizer, and writing it and other documents
   uint64_t calibrate_bytes = 0;  // running a calibration: one layer and hidden states
   uint64_t layer_bytes = 0;      // quantizing and comparing a layer
   uint64_t head_bytes = 0;       // embedding and head, in slices
@@ -124,9 +129,11 @@ class QuantizeWork : public Work {
 // exact.
 class ConvertWork : public Work {
  public:
+  // `tokenizer`: the checkpoint's own, which somebody keeps; null = made.
   static StatusOr<std::unique_ptr<ConvertWork>> Create(
       std::shared_ptr<const format::Checkpoint> checkpoint, std::unique_ptr<io::Sink> sink,
-      const exec::Context& context);
+      const exec::Context& context,
+      std::shared_ptr<const tokenizer::Tokenizer> tokenizer = nullptr);
   virtual observe::Report TakeReport() = 0;
 };
 

@@ -230,13 +230,13 @@ int32_t DrawToken(absl::Span<const float> logits, double unit, const kernels::Ta
 
 StatusOr<std::unique_ptr<SelfGenerateWork>> SelfGenerateWork::Create(
     std::shared_ptr<const format::Checkpoint> checkpoint, const SelfGenerateOptions& options,
-    const exec::Context& context) {
+    const exec::Context& context, std::shared_ptr<const tokenizer::Tokenizer> tokenizer) {
   SelfGenerateOptions checked = options;
   checked.batch = std::clamp(options.batch, 1u, std::max(1u, options.samples));
   // Loading does not change the checkpoint; its type only says that it is shared with the model.
   QINFER_ASSIGN_OR_RETURN(
-      auto load,
-      exec::LoadWork::Create(std::const_pointer_cast<format::Checkpoint>(checkpoint), context));
+      auto load, exec::LoadWork::Create(std::const_pointer_cast<format::Checkpoint>(checkpoint),
+                                        context, std::move(tokenizer)));
   return std::unique_ptr<SelfGenerateWork>(
       std::make_unique<SelfGenerateImpl>(std::move(load), checked, context));
 }
@@ -244,8 +244,10 @@ StatusOr<std::unique_ptr<SelfGenerateWork>> SelfGenerateWork::Create(
 StatusOr<uint64_t> PlanSelfGenerateBytes(const format::Checkpoint& checkpoint,
                                          const model::ModelSpec& spec,
                                          const SelfGenerateOptions& options,
+                                         std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
                                          const exec::Context& context) {
   exec::PlanOptions plan_options;
+  plan_options.tokenizer = std::move(tokenizer);
   plan_options.context_tokens = CacheOptionsFor(options).max_tokens;
   plan_options.batch_tokens = options.batch;
   plan_options.logit_rows = options.batch;

@@ -21,16 +21,19 @@ struct SelfGenerateOptions {
 
 class SelfGenerateWork : public Work {
  public:
+  // `tokenizer`: the checkpoint's own, where it has been made already; null = to be made.
   static StatusOr<std::unique_ptr<SelfGenerateWork>> Create(
       std::shared_ptr<const format::Checkpoint> checkpoint, const SelfGenerateOptions& options,
-      const exec::Context& context);
+      const exec::Context& context,
+      std::shared_ptr<const tokenizer::Tokenizer> tokenizer = nullptr);
   virtual std::vector<Sample> TakeSamples() = 0;
 };
 
-// What Create and Step allocate at most, beside the checkpoint itself.
+// What Create and Step allocate at most, beside the checkpoint itself and a given tokenizer.
 StatusOr<uint64_t> PlanSelfGenerateBytes(const format::Checkpoint& checkpoint,
                                          const model::ModelSpec& spec,
                                          const SelfGenerateOptions& options,
+                                         std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
                                          const exec::Context& context);
 
 // The token whose share of the distribution softmax(logits) holds `unit` in [0, 1); temperature 1.
