@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "harness.h"
 
@@ -224,46 +225,99 @@ static void test_background_runtime(void) {
   CHECK(threads_settle(threads));
 }
 
+/* Cancels a task from another thread, once it is as far as asked: tokens of a generation, or bytes
+ * of a quantization. */
 typedef struct canceller {
   qinfer_task* task;
-  int after_ms;
+  int generation;
+  uint64_t after;
 } canceller;
 
 static void* cancel_later(void* user) {
-  canceller* c = (canceller*)user;
-  sleep_ms(c->after_ms);
+  const canceller* c = (const canceller*)user;
+  qinfer_error err = QINFER_ERROR_INIT;
+  qinfer_progress progress = QINFER_PROGRESS_INIT;
+  for (;;) {
+    uint32_t prompt = 0, generated = 0;
+    CHECK_OK(qinfer_task_progress(c->task, &progress, &err));
+    if (c->generation) CHECK_OK(qinfer_generate_counts(c->task, &prompt, &generated, &err));
+    if (progress.status != QINFER_PENDING) break;
+    if ((c->generation ? generated : progress.done) >= c->after) break;
+    sleep_ms(1);
+  }
   qinfer_task_cancel(c->task);
   return NULL;
 }
 
+/* Steps without a budget on this thread while another one cancels. */
+static qinfer_status step_cancelled(canceller* c) {
+  qinfer_error err = QINFER_ERROR_INIT;
+  pthread_t thread;
+  qinfer_status status;
+  pthread_create(&thread, NULL, cancel_later, c);
+  status = qinfer_task_step(c->task, QINFER_BUDGET_UNLIMITED, &err);
+  pthread_join(thread, NULL);
+  CHECK(status == QINFER_E_CANCELLED || status == QINFER_OK);
+  CHECK_STATUS(qinfer_task_step(c->task, 0, &err), status);
+  return status;
+}
+
+/* A generation that would go on for a long time ends soon after it is cancelled. */
 static void test_cancel_from_elsewhere(qinfer_model* model) {
+  enum { kLong = 900 };
   qinfer_error err = QINFER_ERROR_INIT;
   qinfer_engine_options engine_options = QINFER_ENGINE_OPTIONS_INIT;
   qinfer_engine* engine = NULL;
   int i;
-  engine_options.context_tokens = 2048;
+  engine_options.context_tokens = 1024;
   CHECK_OK(qinfer_engine_create(model, &engine_options, &engine, &err));
-  for (i = 0; i < 4; ++i) {
+  for (i = 0; i < 5; ++i) {
     qinfer_generate_options options = QINFER_GENERATE_OPTIONS_INIT;
     qinfer_session* session = NULL;
-    pthread_t thread;
-    canceller c;
-    qinfer_status status;
+    canceller c = {NULL, 1, 0};
+    uint32_t prompt = 0, generated = 0;
     options.flags = QINFER_GENERATE_IGNORE_EOS;
     options.seed = (uint64_t)i;
+    options.max_tokens = kLong;
     CHECK_OK(qinfer_session_create(engine, &session, &err));
     CHECK_OK(qinfer_session_append_text(session, "Upon", QINFER_STRLEN, 0, &err));
     CHECK_OK(qinfer_generate_begin(session, &options, &c.task, &err));
-    c.after_ms = i * 7;
-    pthread_create(&thread, NULL, cancel_later, &c);
-    status = qinfer_task_step(c.task, QINFER_BUDGET_UNLIMITED, &err);
-    CHECK(status == QINFER_E_CANCELLED || status == QINFER_OK);
-    pthread_join(thread, NULL);
+    /* The last one is let go on, which says how far that would be. */
+    c.after = i == 4 ? UINT64_MAX : (uint64_t)i * 20;
+    CHECK(step_cancelled(&c) == (i == 4 ? QINFER_OK : QINFER_E_CANCELLED));
+    CHECK_OK(qinfer_generate_counts(c.task, &prompt, &generated, &err));
+    CHECK(i == 4 ? generated == kLong : generated >= c.after && generated < kLong / 2);
     CHECK_OK(qinfer_session_append_text(session, " a", QINFER_STRLEN, 0, &err));
     qinfer_task_release(c.task);
     qinfer_session_release(session);
   }
   qinfer_engine_release(engine);
+}
+
+/* So does a quantization, and leaves no file. */
+static void test_cancelled_quantization(qinfer_model* model) {
+  qinfer_error err = QINFER_ERROR_INIT;
+  qinfer_target target = QINFER_TARGET_INIT;
+  qinfer_quantize_options options = QINFER_QUANTIZE_OPTIONS_INIT;
+  char path[300];
+  int i;
+  snprintf(path, sizeof path, "%s", temporary_path("cancelled.qinfer"));
+  target.path.data = path;
+  target.path.size = QINFER_STRLEN;
+  options.flags = QINFER_QUANTIZE_NO_CALIBRATION | QINFER_QUANTIZE_NO_EVALUATION;
+  for (i = 0; i < 3; ++i) {
+    qinfer_progress progress = QINFER_PROGRESS_INIT;
+    canceller c = {NULL, 0, 0};
+    c.after = i == 2 ? UINT64_MAX : (uint64_t)i; /* at once, after the first group, never */
+    CHECK_OK(qinfer_quantize_begin(model, &options, &target, &c.task, &err));
+    CHECK(step_cancelled(&c) == (i == 2 ? QINFER_OK : QINFER_E_CANCELLED));
+    CHECK_OK(qinfer_task_progress(c.task, &progress, &err));
+    CHECK(progress.total > 1000000);
+    CHECK(i == 2 ? progress.done == progress.total : progress.done < progress.total / (2 - i));
+    CHECK((access(path, F_OK) == 0) == (i == 2));
+    qinfer_task_release(c.task);
+  }
+  unlink(path);
 }
 
 typedef struct worker {
@@ -312,6 +366,7 @@ void test_threads(void) {
     test_busy_session(model);
     test_background(model, runtime);
     test_cancel_from_elsewhere(model);
+    test_cancelled_quantization(model);
     test_parallel_sessions(model);
   }
   qinfer_model_release(model);
