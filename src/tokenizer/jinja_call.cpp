@@ -156,8 +156,9 @@ Value Interp::Call(const Value& callee, const CallArgs& args) {
 }
 
 Value Interp::CallLoop(const Value& value, const CallArgs& args) {
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): keeps the loop while it runs
   const std::shared_ptr<Object> hold = value.shared();
-  auto* loop = value.As<LoopObject>();
+  auto* loop = static_cast<LoopObject*>(hold.get());
   if (!loop->stmt->recursive || loop->frame == nullptr) {
     return Fail("the loop must have the 'recursive' marker to be called recursively");
   }

@@ -30,7 +30,7 @@ Value IntFilter(Context* context, const CallArgs& args) {
   const int64_t base = bound.Int(2, 10);
   if (!context->ok()) return Value();
   const Value& value = bound[0];
-  const Value otherwise = bound.Has(1) ? bound[1] : Value::Int(0);
+  Value otherwise = bound.Has(1) ? bound[1] : Value::Int(0);
   if (value.IsUndefined()) return context->FailUndefined(value);
   if (value.IsInteger()) return Value::Int(value.AsInt());
   if (value.Is(Kind::kBigInt)) return value;

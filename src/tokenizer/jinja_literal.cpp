@@ -26,13 +26,10 @@ int DigitValue(char c) {
 size_t MatchDigits(std::string_view text, int base) {
   size_t i = 0;
   while (i < text.size()) {
-    if (DigitValue(text[i]) < base) {
-      ++i;
-    } else if (text[i] == '_' && i > 0 && i + 1 < text.size() && DigitValue(text[i + 1]) < base) {
-      ++i;
-    } else {
-      break;
-    }
+    const bool between =
+        text[i] == '_' && i > 0 && i + 1 < text.size() && DigitValue(text[i + 1]) < base;
+    if (DigitValue(text[i]) >= base && !between) break;
+    ++i;
   }
   return i;
 }

@@ -88,7 +88,8 @@ class Counted {
 
   T* allocate(size_t count) {
     if (meter_ != nullptr) meter_->Require(Cost(count));
-    T* block = static_cast<T*>(::operator new(count * sizeof(T)));
+    const size_t bytes = count * kEach;
+    T* block = static_cast<T*>(::operator new(bytes));
     if (meter_ != nullptr) meter_->Take(Cost(count));
     return block;
   }
@@ -104,9 +105,11 @@ class Counted {
   }
 
  private:
+  static constexpr size_t kEach = sizeof(T);  // NOLINT(bugprone-sizeof-expression): or a pointer
+
   // With what malloc adds, which is much for small objects.
   static uint64_t Cost(size_t count) {
-    return std::max<uint64_t>((count * sizeof(T) + 8 + 15) / 16 * 16, 32);
+    return std::max<uint64_t>((count * kEach + 8 + 15) / 16 * 16, 32);
   }
 
   Meter* meter_;
