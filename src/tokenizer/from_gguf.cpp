@@ -168,26 +168,27 @@ class GgufReader final : public SpecReader {
   }
 
   StatusOr<bool> ReadMerges() {
-    const TextTable& tokens = vocabulary_.model();
-    return SomeOf(strings_.count(), kPiece, &at_, [&](size_t i) -> Status {
-      std::string_view line;
-      if (const Status s = strings_.Next(&line); !s.ok()) return In(s, "merges");
-      const size_t space = line.find(' ', 1);
-      if (space == std::string_view::npos)
-        return FormatError(StrCat("tokenizer.ggml.merges: entry ", i,
-                                  " is not two texts with a space between them"));
-      const std::string_view left = line.substr(0, space);
-      const std::string_view right = line.substr(space + 1);
-      const int64_t left_id = tokens.Find(left);
-      const int64_t right_id = tokens.Find(right);
-      const int64_t result = tokens.FindJoined(left, right);
-      if (left_id < 0 || right_id < 0 || result < 0)
-        return FormatError(StrCat("tokenizer.ggml.merges: entry ", i,
-                                  " names a token that is not in the vocabulary"));
-      spec_->merges.push_back({static_cast<uint32_t>(left_id), static_cast<uint32_t>(right_id),
-                               static_cast<uint32_t>(i), static_cast<uint32_t>(result)});
-      return OkStatus();
-    });
+    const size_t end = std::min<size_t>(strings_.count(), at_ + kPiece);
+    QINFER_RETURN_IF_ERROR(vocabulary_.AddMerges(
+        at_, end, [&](size_t i, TextTable::Merge* merge) { return ReadMerge(i, merge); },
+        [](size_t i, const TextTable::Merge&) {
+          return FormatError(StrCat("tokenizer.ggml.merges: entry ", i,
+                                    " names a token that is not in the vocabulary"));
+        }));
+    at_ = end;
+    return at_ == strings_.count();
+  }
+
+  Status ReadMerge(size_t index, TextTable::Merge* merge) {
+    std::string_view line;
+    if (const Status s = strings_.Next(&line); !s.ok()) return In(s, "merges");
+    const size_t space = line.find(' ', 1);
+    if (space == std::string_view::npos)
+      return FormatError(StrCat("tokenizer.ggml.merges: entry ", index,
+                                " is not two texts with a space between them"));
+    merge->left = line.substr(0, space);
+    merge->right = merge->rest = line.substr(space + 1);
+    return OkStatus();
   }
 
   StatusOr<bool> BeginScores() {

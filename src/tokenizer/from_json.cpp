@@ -62,6 +62,7 @@ class JsonReader final : public SpecReader {
  public:
   JsonReader(NamedText text, NamedText config, TokenizerSpec* spec)
       : name_(std::move(text.name)),
+        text_bytes_(text.text.size()),
         spec_(spec),
         json_(spec->memory),
         parse_(text.text, &json_, spec),
@@ -85,7 +86,11 @@ class JsonReader final : public SpecReader {
   using Stage = StatusOr<bool> (JsonReader::*)();
   static const Stage kStages[10];
 
-  StatusOr<bool> Parse() { return parse_.Step(); }
+  StatusOr<bool> Parse() {
+    // Texts of tokens and merges make up about so much of a document; to grow moves them all.
+    if (at_++ == 0) spec_->arena.reserve(text_bytes_ / 4);
+    return parse_.Step();
+  }
 
   StatusOr<bool> CheckModel() {
     model_ = json_.tree.root().Get("model");
@@ -127,14 +132,22 @@ class JsonReader final : public SpecReader {
   }
 
   StatusOr<bool> ResolveMerges() {
-    QINFER_ASSIGN_OR_RETURN(const bool done,
-                            SomeOf(json_.merges.size(), kPiece, &at_,
-                                   [&](size_t i) { return ResolveMerge(i, json_.merges[i]); }));
-    if (done) std::pmr::vector<TokenizerJson::Merge>(spec_->memory).swap(json_.merges);
-    return done;
+    const size_t end = std::min(json_.merges.size(), at_ + kPiece);
+    QINFER_RETURN_IF_ERROR(vocabulary_.AddMerges(
+        at_, end, [&](size_t i, TextTable::Merge* merge) { return ReadMerge(i, merge); },
+        [](size_t i, const TextTable::Merge& merge) {
+          return FormatError(StrCat("merge ", i, " (\"", std::string(merge.left), "\", \"",
+                                    std::string(merge.right),
+                                    "\") names a token that is not in the vocabulary"));
+        }));
+    at_ = end;
+    if (at_ < json_.merges.size()) return false;
+    json_.merges.clear();
+    return true;
   }
 
-  Status ResolveMerge(size_t index, const TokenizerJson::Merge& m) {
+  Status ReadMerge(size_t index, TextTable::Merge* merge) const {
+    const TokenizerJson::Merge& m = json_.merges[index];
     std::string_view left = spec_->Text(m.left);
     std::string_view right;
     if (m.pair) {
@@ -148,17 +161,9 @@ class JsonReader final : public SpecReader {
       right = left.substr(space + 1);
       left = left.substr(0, space);
     }
-    const TextTable& tokens = vocabulary_.model();
-    const int64_t left_id = tokens.Find(left);
-    const int64_t right_id = tokens.Find(right);
-    const int64_t result =
-        tokens.FindJoined(left, right.substr(std::min(right.size(), spec_->affix_prefix.size())));
-    if (left_id < 0 || right_id < 0 || result < 0)
-      return FormatError(StrCat("merge ", index, " (\"", std::string(left), "\", \"",
-                                std::string(right),
-                                "\") names a token that is not in the vocabulary"));
-    spec_->merges.push_back({static_cast<uint32_t>(left_id), static_cast<uint32_t>(right_id),
-                             static_cast<uint32_t>(index), static_cast<uint32_t>(result)});
+    merge->left = left;
+    merge->right = right;
+    merge->rest = right.substr(std::min(right.size(), spec_->affix_prefix.size()));
     return OkStatus();
   }
 
@@ -192,6 +197,7 @@ class JsonReader final : public SpecReader {
   }
 
   const std::string name_;
+  const size_t text_bytes_;
   TokenizerSpec* spec_;
   TokenizerJson json_;
   TokenizerJsonParse parse_;

@@ -63,8 +63,27 @@ Status TextTable::Insert(Piece text, uint32_t value, int64_t* found) {
   return OkStatus();
 }
 
-int64_t TextTable::FindJoined(std::string_view left, std::string_view right) const {
-  return Find(Hash(left) * Power(right.size()) + Hash(right), left, right);
+void TextTable::ExpectMerge(Merge* merge) const {
+  merge->left_hash = Hash(merge->left);
+  merge->right_hash = Hash(merge->right);
+  const uint64_t rest =
+      merge->rest.size() == merge->right.size() ? merge->right_hash : Hash(merge->rest);
+  merge->result_hash = merge->left_hash * Power(merge->rest.size()) + rest;
+  Prefetch(merge->left_hash);
+  Prefetch(merge->right_hash);
+  Prefetch(merge->result_hash);
+}
+
+bool TextTable::FindMerge(const Merge& merge, uint32_t* left, uint32_t* right,
+                          uint32_t* result) const {
+  const int64_t ids[] = {Find(merge.left_hash, merge.left, {}),
+                         Find(merge.right_hash, merge.right, {}),
+                         Find(merge.result_hash, merge.left, merge.rest)};
+  if (ids[0] < 0 || ids[1] < 0 || ids[2] < 0) return false;
+  *left = static_cast<uint32_t>(ids[0]);
+  *right = static_cast<uint32_t>(ids[1]);
+  *result = static_cast<uint32_t>(ids[2]);
+  return true;
 }
 
 void TextTable::AddSplits(std::string_view text, uint32_t owner, std::pmr::vector<Split>* out) {

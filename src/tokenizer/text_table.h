@@ -29,8 +29,16 @@ class TextTable {
   Status Insert(Piece text, uint32_t value, int64_t* found);
   // -1 = none.
   int64_t Find(std::string_view text) const { return Find(Hash(text), text, {}); }
-  // Of left + right.
-  int64_t FindJoined(std::string_view left, std::string_view right) const;
+
+  // The texts of a merge: two sides, and what the right one adds to the left one in the result.
+  struct Merge {
+    std::string_view left, right, rest;
+    uint64_t left_hash, right_hash, result_hash;  // by ExpectMerge
+  };
+  // Has the cache fetch what FindMerge will need: so some dozens, and then look them up.
+  void ExpectMerge(Merge* merge) const;
+  // False unless all three are there.
+  bool FindMerge(const Merge& merge, uint32_t* left, uint32_t* right, uint32_t* result) const;
 
   // A way to cut a text in two.
   struct Split {

@@ -10,6 +10,7 @@
 
 #include "format/json_text.h"
 #include "format/json_tree.h"
+#include "tokenizer/pieces.h"
 #include "tokenizer/spec.h"
 
 namespace qinfer::tokenizer {
@@ -25,7 +26,7 @@ struct TokenizerJson {
     Piece left, right;
     bool pair = false;
   };
-  std::pmr::vector<Merge> merges;
+  ChunkList<Merge> merges;
   bool has_vocab_object = false, has_vocab_array = false, has_merges = false;
 };
 

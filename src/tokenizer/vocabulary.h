@@ -2,6 +2,7 @@
 // theirs here.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -21,6 +22,31 @@ class Vocabulary {
   // Of model tokens.
   TextTable& model() { return model_; }
   const TextTable& model() const { return model_; }
+
+  // Appends merges [begin, end) of a list to the spec, with ids and in their order. `read(i,
+  // merge)` gives the texts of one, which live until they are looked up; `missing(i, merge)` is the
+  // error of one that names a token that is not there.
+  template <typename Read, typename Missing>
+  Status AddMerges(size_t begin, size_t end, Read&& read, Missing&& missing) {
+    constexpr size_t kBatch = 32;
+    TextTable::Merge batch[kBatch];
+    for (size_t done = begin; done < end;) {
+      const size_t count = std::min(kBatch, end - done);
+      for (size_t i = 0; i < count; ++i) {
+        QINFER_RETURN_IF_ERROR(read(done + i, &batch[i]));
+        model_.ExpectMerge(&batch[i]);
+      }
+      for (size_t i = 0; i < count; ++i) {
+        SpecMerge merge = {0, 0, static_cast<uint32_t>(done + i), 0};
+        if (!model_.FindMerge(batch[i], &merge.left, &merge.right, &merge.result)) {
+          return missing(done + i, batch[i]);
+        }
+        spec_->merges.push_back(merge);
+      }
+      done += count;
+    }
+    return OkStatus();
+  }
 
   // Gives some more added tokens their ids: those of the model's vocabulary where it has the text,
   // else the next free ones, in order. Drops empty contents and repetitions. True when all have
