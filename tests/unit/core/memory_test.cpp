@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace qinfer {
@@ -44,6 +48,59 @@ TEST(Memory, HostAllocatorRefusalIsNoMemory) {
   auto a = Buffer::Create(&memory, 10, "x");
   EXPECT_EQ(a.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(memory.used_bytes(), 0u);
+}
+
+// Bytes of memory of this process's own; 0 where the system does not say.
+uint64_t OwnBytes() {
+  std::ifstream file("/proc/self/status");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("RssAnon:", 0) == 0) return std::stoull(line.substr(8)) * 1024;
+  }
+  return 0;
+}
+
+// As a quantization does it: for each tensor blocks of some sizes, all written to and released, and
+// a little that stays. What the account calls free has to be free.
+TEST(Memory, ReleasedBlocksDoNotStayWithTheProcess) {
+  if (OwnBytes() == 0) GTEST_SKIP() << "the system does not say what a process takes";
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the address sanitizer keeps what is released";
+#endif
+  Memory memory;
+  std::vector<std::unique_ptr<char[]>> kept;
+  // Scratch and panels of a matrix that is twice as wide as high, of one that is the other way, ...
+  const std::vector<std::vector<size_t>> sizes = {
+      {1204224, 122880}, {344064, 34816}, {1204224, 28672, 122880}, {344064, 8192, 34816}};
+  const auto tensor = [&](size_t i) {
+    std::vector<Buffer> buffers;
+    for (const size_t bytes : sizes[i % sizes.size()]) {
+      auto buffer = Buffer::Create(&memory, bytes, "scratch");
+      ASSERT_TRUE(buffer.ok());
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % Memory::kAlign, 0u);
+      std::fill_n(buffer->as<char>(), bytes, static_cast<char>(i));
+      buffers.push_back(std::move(*buffer));
+    }
+    for (size_t bytes = 16; bytes < 160; bytes += 4)
+      kept.push_back(std::make_unique<char[]>(bytes));
+  };
+  for (size_t i = 0; i < 20; ++i) tensor(i);
+  const uint64_t before = OwnBytes();
+  for (size_t i = 0; i < 400; ++i) tensor(i);
+  EXPECT_LT(OwnBytes(), before + (8 << 20));
+  EXPECT_EQ(memory.used_bytes(), 0u);
+}
+
+TEST(Memory, LargeBlocksBeginOnAHugePage) {
+  Memory memory;
+  std::vector<Buffer> buffers;
+  for (const size_t bytes : {size_t{4} << 20, (size_t{9} << 20) + 1}) {
+    auto buffer = Buffer::Create(&memory, bytes, "weights");
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % (2 << 20), 0u);
+    std::fill_n(buffer->as<char>(), bytes, 'x');
+    buffers.push_back(std::move(*buffer));
+  }
 }
 
 }  // namespace
