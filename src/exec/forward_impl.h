@@ -100,6 +100,7 @@ class ForwardImpl final : public Forward {
   // kFinalNorm (only the residual sum).
   bool RunLayerPhase(const Deadline& deadline);
   void NextLayerPhase(const Tap& tap);
+  StatusOr<bool> LoadWindow(const Deadline& deadline);
   void LayerAttended(const Tap& tap);
   void ShowExperts(const Tap& tap, model::LinearRole role);
   void AttendTo(uint32_t segment);
@@ -170,6 +171,7 @@ class ForwardImpl final : public Forward {
   bool RunGather(const Deadline& deadline);
   void ExpertUpUnit(uint32_t lane, uint32_t unit);
   void ExpertDownUnit(uint32_t lane, uint32_t unit);
+  void NextWindow();
   bool RunExperts(const Deadline& deadline, bool up);
   void CombineToken(uint32_t token);
 
@@ -219,6 +221,7 @@ class ForwardImpl final : public Forward {
   bool own_pages_ = false;  // RunLayer: F32 pages of the workspace
   // Experts of the layer at hand.
   uint32_t jobs_ = 0, up_units_ = 0, down_units_ = 0;
+  uint32_t window_begin_ = 0, window_end_ = 0;  // jobs whose weights are there at a time
   bool gathers_ = false, gather_codes_ = false, gather_floats_ = false;
 };
 

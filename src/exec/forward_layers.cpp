@@ -62,12 +62,23 @@ StatusOr<bool> ForwardImpl::StepLayer(const Tap& tap, const Deadline& deadline) 
     return MisuseError("StepLayer without BeginLayer");
   }
   do {
+    if (phase_ == Phase::kExpertsUp && weights_->windows != nullptr) {
+      QINFER_ASSIGN_OR_RETURN(const bool loaded, LoadWindow(deadline));
+      if (!loaded) return false;
+    }
     if (!RunLayerPhase(deadline)) return false;
     next_ = 0;
     NextLayerPhase(tap);
     if (phase_ == Phase::kDone) return true;
   } while (!deadline.Expired());
   return false;
+}
+
+// The experts of the next jobs.
+StatusOr<bool> ForwardImpl::LoadWindow(const Deadline& deadline) {
+  const uint32_t expert = ws_.jobs[window_begin_].expert;
+  if (expert == model::kNoPart) return true;  // no more than the shared ones
+  return weights_->windows->Load(expert, deadline);
 }
 
 bool ForwardImpl::RunLayerPhase(const Deadline& deadline) {
@@ -148,10 +159,14 @@ void ForwardImpl::NextLayerPhase(const Tap& tap) {
     case Phase::kGather:
       ShowExperts(tap, LinearRole::kExpertGate);
       return go(Phase::kExpertsUp);
-    case Phase::kExpertsUp:
+    case Phase::kExpertsDown:
+      if (window_end_ < jobs_) {
+        NextWindow();
+        return go(Phase::kExpertsUp);
+      }
       if (wide > 0) show(LinearRole::kDown, ws_.gate, wide);
       ShowExperts(tap, LinearRole::kExpertDown);
-      return go(Phase::kExpertsDown);
+      return go(Phase::kCombine);
     case Phase::kGateUp:
       if (!FusesGateUp()) return go(Phase::kActivate);
       [[fallthrough]];

@@ -53,12 +53,21 @@ struct FeedForwardWeights {
   const float* router_correction = nullptr;
   std::vector<Linear> expert_gate, expert_up, expert_down;  // one an expert
 };
+// Experts that take turns in memory: those of a window are there at a time.
+class ExpertWindows {
+ public:
+  virtual ~ExpertWindows() = default;
+  virtual uint32_t size() const = 0;  // experts [i * size(), (i + 1) * size()) are a window
+  // Goes on with loading the window of an expert, in place of another; true when it is there.
+  virtual StatusOr<bool> Load(uint32_t expert, const Deadline& deadline) = 0;
+};
 // Norm weights are F32 with norm_weight_offset already added.
 struct LayerWeights {
   const float *attention_norm = nullptr, *post_attention_norm = nullptr,
               *feed_forward_norm = nullptr, *post_feed_forward_norm = nullptr;
   AttentionWeights attention;
   FeedForwardWeights feed_forward;
+  ExpertWindows* windows = nullptr;  // null: all experts are there
 };
 
 // Weights of one layer (or of embedding, final norm and head) with the memory that holds them.
@@ -71,12 +80,23 @@ class LayerStore {
   virtual StatusOr<bool> Step(const Deadline& deadline) = 0;
   virtual const LayerWeights& weights() const = 0;  // after that
 };
-// Reads layer `layer` of the checkpoint, which outlives the store. Used by calibration and
-// quantization, which hold one layer at a time. OpenLayer takes the memory and leaves the reading
-// to LayerStore::Step; LoadLayer does it all.
+// Reads layer `layer` of the checkpoint, which outlives the store, as the specification does. Used
+// by calibration and quantization, which hold one layer at a time. OpenLayer takes the memory and
+// leaves the reading to LayerStore::Step; LoadLayer does it all. With an `expert_window` that many
+// experts are held at a time, and the pass over the layer reads them as it needs them
+// (LayerWeights::windows); 0 = all.
 StatusOr<std::unique_ptr<LayerStore>> OpenLayer(const format::Checkpoint& checkpoint,
                                                 const model::ModelSpec& spec, uint32_t layer,
-                                                const Context& context);
+                                                const Context& context, uint32_t expert_window = 0);
+// What OpenLayer takes at most for any layer, from the table of tensors.
+StatusOr<uint64_t> LargestLayerBytes(const format::Checkpoint& checkpoint,
+                                     const model::ModelSpec& spec, const Context& context,
+                                     uint32_t expert_window = 0);
+// The largest window with which LargestLayerBytes is at most `bytes`, in powers of two; 0 = all
+// experts, UINT32_MAX = none.
+StatusOr<uint32_t> FindExpertWindow(const format::Checkpoint& checkpoint,
+                                    const model::ModelSpec& spec, const Context& context,
+                                    uint64_t bytes);
 StatusOr<std::unique_ptr<LayerStore>> LoadLayer(const format::Checkpoint& checkpoint,
                                                 const model::ModelSpec& spec, uint32_t layer,
                                                 const Context& context);

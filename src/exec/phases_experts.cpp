@@ -172,6 +172,23 @@ void ForwardImpl::Dispatch() {
   if (f.intermediate > 0) {
     AddJob(x, w.gate, w.up, w.down, model::kNoPart, tokens_, f.intermediate);
   }
+  window_end_ = 0;
+  NextWindow();
+}
+
+// The next jobs whose weights are there at the same time; without windows that is all of them.
+void ForwardImpl::NextWindow() {
+  window_begin_ = window_end_;
+  window_end_ = jobs_;
+  if (weights_->windows == nullptr) return;
+  const uint32_t size = weights_->windows->size();
+  const uint32_t window = ws_.jobs[window_begin_].expert / size;
+  for (uint32_t j = window_begin_; j < jobs_; ++j) {
+    const uint32_t expert = ws_.jobs[j].expert;
+    if (expert == model::kNoPart || expert / size == window) continue;
+    window_end_ = j;
+    break;
+  }
 }
 
 void ForwardImpl::AddJob(const LinearInput& x, const Linear& gate, const Linear& up,
@@ -290,12 +307,18 @@ void ForwardImpl::ExpertDownUnit(uint32_t lane, uint32_t unit) {
 }
 
 bool ForwardImpl::RunExperts(const Deadline& deadline, bool up) {
-  return RunUnits(context_.executor, ws_.lanes, deadline, up ? up_units_ : down_units_, &next_,
+  // Units of the jobs before `job`.
+  const auto units = [&](uint32_t job) {
+    if (job == jobs_) return up ? up_units_ : down_units_;
+    return up ? ws_.jobs[job].up_first : ws_.jobs[job].down_first;
+  };
+  const uint32_t first = units(window_begin_);
+  return RunUnits(context_.executor, ws_.lanes, deadline, units(window_end_) - first, &next_,
                   [&](uint32_t lane, uint32_t unit) {
                     if (up) {
-                      ExpertUpUnit(lane, unit);
+                      ExpertUpUnit(lane, first + unit);
                     } else {
-                      ExpertDownUnit(lane, unit);
+                      ExpertDownUnit(lane, first + unit);
                     }
                   });
 }

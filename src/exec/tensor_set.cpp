@@ -22,13 +22,14 @@ uint64_t SourceBytes(DType dtype, uint64_t rows, uint64_t cols) {
 }  // namespace
 
 Status TensorSet::Add(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
-                      const model::TensorUse& use) {
+                      const model::TensorUse& use, uint32_t begin, uint32_t end) {
   Item item;
   item.ref = *use.ref;
   QINFER_ASSIGN_OR_RETURN(item.stored, model::FindStored(checkpoint, use));
   item.rows = use.rows;
   item.cols = use.cols;
-  item.parts = use.parts;
+  item.parts = end - begin;
+  item.first_part = begin;
   item.vector = use.vector;
   item.first_piece = pieces_;
   const std::string where = checkpoint.name() + ": tensor " + use.ref->name;
@@ -41,12 +42,12 @@ Status TensorSet::Add(const format::Checkpoint& checkpoint, const model::ModelSp
   if (item.in_place != nullptr) {
     mapped_bytes_ += item.bytes;
   } else {
-    uint64_t end = 0;  // the next tensor begins at a multiple of kAlign
-    if (!CheckedAdd(allocated_bytes_, item.bytes, &end) ||
-        !CheckedAdd<uint64_t>(end, Memory::kAlign - 1, &end)) {
+    uint64_t next = 0;  // the next tensor begins at a multiple of kAlign
+    if (!CheckedAdd(allocated_bytes_, item.bytes, &next) ||
+        !CheckedAdd<uint64_t>(next, Memory::kAlign - 1, &next)) {
       return FormatError(where + ": the model is too large");
     }
-    allocated_bytes_ = end / Memory::kAlign * Memory::kAlign;
+    allocated_bytes_ = next / Memory::kAlign * Memory::kAlign;
   }
   if (!CheckedAdd(pieces_, item.pieces, &pieces_)) {
     return FormatError(where + ": the model is too large");
@@ -86,8 +87,7 @@ Status TensorSet::PlanMatrix(const format::Checkpoint& checkpoint, const std::st
     }
     const uint8_t* map = checkpoint.sources()[stored.info->source]->Map();
     if (map != nullptr) {
-      item->in_place =
-          map + stored.info->offset + item->ref.row_begin / kernels::kPanelRows * item->panel_bytes;
+      item->in_place = map + stored.info->offset + FirstPanel(*item) * item->panel_bytes;
       return OkStatus();
     }
   } else {
@@ -121,6 +121,36 @@ StatusOr<TensorSet> TensorSet::PlanLayer(const format::Checkpoint& checkpoint,
   model::ForEachLayerTensor(spec, spec.layers[layer], [&](const model::TensorUse& use) {
     if (status.ok()) status = set.Add(checkpoint, spec, use);
   });
+  QINFER_RETURN_IF_ERROR(status);
+  return set;
+}
+
+StatusOr<TensorSet> TensorSet::PlanLayerWithoutExperts(const format::Checkpoint& checkpoint,
+                                                       const model::ModelSpec& spec,
+                                                       uint32_t layer) {
+  TensorSet set;
+  Status status;
+  model::ForEachLayerTensor(
+      spec, spec.layers[layer],
+      [&](const model::TensorUse& use) {
+        if (status.ok()) status = set.Add(checkpoint, spec, use);
+      },
+      false);
+  QINFER_RETURN_IF_ERROR(status);
+  return set;
+}
+
+StatusOr<TensorSet> TensorSet::PlanExperts(const format::Checkpoint& checkpoint,
+                                           const model::ModelSpec& spec, uint32_t layer,
+                                           uint32_t begin, uint32_t end) {
+  TensorSet set;
+  Status status;
+  model::ForEachExpertTensor(
+      spec, spec.layers[layer].feed_forward, begin, end, [&](const model::TensorUse& use) {
+        if (!status.ok()) return;
+        const bool stack = use.parts > 1;
+        status = set.Add(checkpoint, spec, use, stack ? begin : 0, stack ? end : 1);
+      });
   QINFER_RETURN_IF_ERROR(status);
   return set;
 }
@@ -189,14 +219,14 @@ Status TensorSet::LoadPanels(const format::Checkpoint& checkpoint, Item* item, u
   if (item->stored.packed) {
     const absl::Span<uint8_t> out(item->placed + begin * item->panel_bytes,
                                   (end - begin) * item->panel_bytes);
-    const uint64_t skip = item->ref.row_begin / kernels::kPanelRows * item->panel_bytes;
+    const uint64_t skip = FirstPanel(*item) * item->panel_bytes;
     return checkpoint.Read(*item->stored.info, skip + begin * item->panel_bytes, out);
   }
   for (uint32_t at = begin; at < end;) {
     const uint32_t part = at / item->part_panels, first = at % item->part_panels;
     const uint32_t count = std::min(end - at, item->part_panels - first);
-    QINFER_RETURN_IF_ERROR(LoadPart(checkpoint, *item, part, first, first + count, scratch,
-                                    item->placed + at * item->panel_bytes));
+    QINFER_RETURN_IF_ERROR(LoadPart(checkpoint, *item, item->first_part + part, first,
+                                    first + count, scratch, item->placed + at * item->panel_bytes));
     at += count;
   }
   return OkStatus();
@@ -283,19 +313,21 @@ StatusOr<std::vector<Linear>> TensorSet::GetStack(const model::TensorRef& weight
                                                   model::LinearRole role) const {
   std::vector<Linear> stack;
   if (!weight.present()) return stack;
-  const float* shared_bias = bias.per_part() ? nullptr : GetVector(bias);
   for (uint32_t p = 0; p < parts; ++p) {
     const Item* item = Find(weight.per_part() ? model::PartRef(weight, p) : weight);
     if (item == nullptr) return InternalError("a part of a stack of weights was not loaded");
     QINFER_ASSIGN_OR_RETURN(Linear linear, MakeLinear(*item, weight.per_part() ? 0 : p, role));
-    if (bias.per_part()) {
-      linear.bias = GetVector(model::PartRef(bias, p));
-    } else if (shared_bias != nullptr) {
-      linear.bias = shared_bias + size_t{p} * linear.matrix.rows;
-    }
+    linear.bias = GetPartVector(bias, p, linear.matrix.rows);
     stack.push_back(linear);
   }
   return stack;
+}
+
+StatusOr<Linear> TensorSet::GetPart(const model::TensorRef& weight, uint32_t part,
+                                    model::LinearRole role) const {
+  const Item* item = Find(weight.per_part() ? model::PartRef(weight, part) : weight);
+  if (item == nullptr) return InternalError("a part of a stack of weights was not loaded");
+  return MakeLinear(*item, weight.per_part() ? 0 : part - item->first_part, role);
 }
 
 const float* TensorSet::GetVector(const model::TensorRef& ref) const {
@@ -303,7 +335,15 @@ const float* TensorSet::GetVector(const model::TensorRef& ref) const {
   return item == nullptr ? nullptr : reinterpret_cast<const float*>(item->placed);
 }
 
-StatusOr<LayerWeights> LayerFromSet(const TensorSet& set, const model::LayerSpec& layer) {
+const float* TensorSet::GetPartVector(const model::TensorRef& ref, uint32_t part,
+                                      uint32_t n) const {
+  if (ref.per_part()) return GetVector(model::PartRef(ref, part));
+  const float* all = GetVector(ref);
+  return all == nullptr ? nullptr : all + size_t{part} * n;
+}
+
+StatusOr<LayerWeights> LayerFromSet(const TensorSet& set, const model::LayerSpec& layer,
+                                    bool experts) {
   using model::LinearRole;
   const model::AttentionSpec& a = layer.attention;
   const model::FeedForwardSpec& f = layer.feed_forward;
@@ -334,6 +374,7 @@ StatusOr<LayerWeights> LayerFromSet(const TensorSet& set, const model::LayerSpec
     QINFER_ASSIGN_OR_RETURN(feed.router, set.GetLinear(f.router, f.router_bias, LinearRole::kGate));
     QINFER_ASSIGN_OR_RETURN(feed.shared_gate, set.GetLinear(f.shared_gate, {}, LinearRole::kGate));
     feed.router_correction = set.GetVector(f.router_correction);
+    if (!experts) return weights;
     QINFER_ASSIGN_OR_RETURN(feed.expert_gate, set.GetStack(f.expert_gate, f.expert_gate_bias,
                                                            f.experts, LinearRole::kExpertGate));
     QINFER_ASSIGN_OR_RETURN(feed.expert_up, set.GetStack(f.expert_up, f.expert_up_bias, f.experts,

@@ -19,6 +19,12 @@ class TensorSet {
   // Finds and checks every tensor, allocates nothing that grows with the model. `spec` is not kept.
   static StatusOr<TensorSet> PlanLayer(const format::Checkpoint& checkpoint,
                                        const model::ModelSpec& spec, uint32_t layer);
+  // The matrices of experts [begin, end) of a layer; and all of a layer but these.
+  static StatusOr<TensorSet> PlanExperts(const format::Checkpoint& checkpoint,
+                                         const model::ModelSpec& spec, uint32_t layer,
+                                         uint32_t begin, uint32_t end);
+  static StatusOr<TensorSet> PlanLayerWithoutExperts(const format::Checkpoint& checkpoint,
+                                                     const model::ModelSpec& spec, uint32_t layer);
   static StatusOr<TensorSet> PlanEnds(const format::Checkpoint& checkpoint,
                                       const model::ModelSpec& spec);
 
@@ -40,13 +46,19 @@ class TensorSet {
   StatusOr<std::vector<Linear>> GetStack(const model::TensorRef& weight,
                                          const model::TensorRef& bias, uint32_t parts,
                                          model::LinearRole role) const;
+  // The weight of one part; it has no bias.
+  StatusOr<Linear> GetPart(const model::TensorRef& weight, uint32_t part,
+                           model::LinearRole role) const;
   const float* GetVector(const model::TensorRef& ref) const;
+  // That of one part, of `n` values.
+  const float* GetPartVector(const model::TensorRef& ref, uint32_t part, uint32_t n) const;
 
  private:
   struct Item {
     model::TensorRef ref;
     model::StoredTensor stored;
     uint32_t rows = 0, cols = 0, parts = 1;  // of one part
+    uint32_t first_part = 0;                 // of those of the stack that are wanted
     float offset = 0.0f;                     // added to a vector
     bool vector = false, direct = true;      // direct: model::IsDirect
     bool gathered = false;                   // model::IsGathered
@@ -58,7 +70,12 @@ class TensorSet {
   };
 
   Status Add(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
-             const model::TensorUse& use);
+             const model::TensorUse& use) {
+    return Add(checkpoint, spec, use, 0, use.parts);
+  }
+  // Parts [begin, end) of a stack.
+  Status Add(const format::Checkpoint& checkpoint, const model::ModelSpec& spec,
+             const model::TensorUse& use, uint32_t begin, uint32_t end);
   Status LoadVector(const format::Checkpoint& checkpoint, Item* item, uint8_t* scratch);
   Status LoadPanels(const format::Checkpoint& checkpoint, Item* item, uint32_t piece,
                     uint8_t* scratch);
@@ -66,6 +83,10 @@ class TensorSet {
   Status PlanMatrix(const format::Checkpoint& checkpoint, const std::string& where, Item* item);
   Status LoadPart(const format::Checkpoint& checkpoint, const Item& item, uint32_t part,
                   uint32_t begin, uint32_t end, uint8_t* scratch, uint8_t* out);
+  // Where a packed tensor's wanted panels begin in it.
+  static uint64_t FirstPanel(const Item& item) {
+    return item.ref.row_begin / kernels::kPanelRows + uint64_t{item.first_part} * item.part_panels;
+  }
   StatusOr<Linear> MakeLinear(const Item& item, uint32_t part, model::LinearRole role) const;
   const Item* Find(const model::TensorRef& ref) const;
 
@@ -76,8 +97,10 @@ class TensorSet {
   size_t scratch_bytes_ = 0;
 };
 
-// LayerWeights and EndWeights over a loaded set, which outlives them.
-StatusOr<LayerWeights> LayerFromSet(const TensorSet& set, const model::LayerSpec& layer);
+// LayerWeights and EndWeights over a loaded set, which outlives them. Without `experts`: of a set
+// that has no matrices of experts.
+StatusOr<LayerWeights> LayerFromSet(const TensorSet& set, const model::LayerSpec& layer,
+                                    bool experts = true);
 StatusOr<EndWeights> EndsFromSet(const TensorSet& set, const model::ModelSpec& spec);
 
 }  // namespace qinfer::exec

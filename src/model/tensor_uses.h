@@ -16,9 +16,37 @@ struct TensorUse {
   uint32_t parts = 1;  // of a stack: rows and cols are those of one part
 };
 
-// All of one layer: matrices in the order of execution, then vectors.
+// A tensor of each part in [begin, end), or what holds all parts.
 template <typename F>
-void ForEachLayerTensor(const ModelSpec& spec, const LayerSpec& layer, F&& f) {
+void ForEachStackTensor(const TensorRef& ref, uint32_t begin, uint32_t end, const TensorUse& all,
+                        F&& f) {
+  if (!ref.present()) return;
+  TensorUse use = all;
+  use.ref = &ref;
+  if (!ref.per_part()) return f(use);
+  use.parts = 1;
+  for (uint32_t p = begin; p < end; ++p) {
+    const TensorRef part = PartRef(ref, p);
+    use.ref = &part;
+    f(use);
+  }
+}
+
+// Matrices of the experts in [begin, end): of all experts, where these share a tensor.
+template <typename F>
+void ForEachExpertTensor(const ModelSpec& spec, const FeedForwardSpec& m, uint32_t begin,
+                         uint32_t end, F&& f) {
+  const TensorUse up{nullptr, m.expert_intermediate, spec.hidden_size, false, false, m.experts};
+  const TensorUse down{nullptr, spec.hidden_size, m.expert_intermediate, false, false, m.experts};
+  ForEachStackTensor(m.expert_gate, begin, end, up, f);
+  ForEachStackTensor(m.expert_up, begin, end, up, f);
+  ForEachStackTensor(m.expert_down, begin, end, down, f);
+}
+
+// All of one layer: matrices in the order of execution, then vectors. Without `experts`: all but
+// the matrices of experts.
+template <typename F>
+void ForEachLayerTensor(const ModelSpec& spec, const LayerSpec& layer, F&& f, bool experts = true) {
   const AttentionSpec& a = layer.attention;
   const FeedForwardSpec& m = layer.feed_forward;
   const bool latent = a.kind == AttentionKind::kLatent;
@@ -37,15 +65,7 @@ void ForEachLayerTensor(const ModelSpec& spec, const LayerSpec& layer, F&& f) {
   // One use where the parts share a tensor, else one a part.
   const auto stack = [&](const TensorRef& ref, uint32_t parts, uint32_t rows, uint32_t cols,
                          bool vectors) {
-    if (!ref.present()) return;
-    if (!ref.per_part()) {
-      f(TensorUse{&ref, rows, cols, vectors, false, parts});
-      return;
-    }
-    for (uint32_t p = 0; p < parts; ++p) {
-      const TensorRef part = PartRef(ref, p);
-      f(TensorUse{&part, rows, cols, vectors});
-    }
+    ForEachStackTensor(ref, 0, parts, {nullptr, rows, cols, vectors, false, parts}, f);
   };
   matrix(a.q_a, a.q_rank, hidden);
   matrix(a.q, q, a.q_a.present() ? a.q_rank : hidden);
@@ -60,9 +80,7 @@ void ForEachLayerTensor(const ModelSpec& spec, const LayerSpec& layer, F&& f) {
   matrix(m.up, wide, hidden);
   matrix(m.down, hidden, wide);
   matrix(m.shared_gate, 1, hidden);
-  stack(m.expert_gate, m.experts, m.expert_intermediate, hidden, false);
-  stack(m.expert_up, m.experts, m.expert_intermediate, hidden, false);
-  stack(m.expert_down, m.experts, hidden, m.expert_intermediate, false);
+  if (experts) ForEachExpertTensor(spec, m, 0, m.experts, f);
   norm(layer.attention_norm, hidden);
   norm(layer.post_attention_norm, hidden);
   norm(layer.feed_forward_norm, hidden);

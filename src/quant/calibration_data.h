@@ -134,6 +134,9 @@ class CalibrationData final : public Calibration,
   // Bytes of hidden states that the next run holds at once; 0 = what the context's limit leaves.
   void set_hidden_budget(uint64_t bytes) { hidden_budget_ = bytes; }
   uint64_t hidden_budget() const { return hidden_budget_; }
+  // Experts that it holds at once, where a budget of hidden states is set; 0 = all of a layer.
+  void set_expert_window(uint32_t experts) { expert_window_ = experts; }
+  uint32_t expert_window() const { return expert_window_; }
 
   const model::ModelSpec& spec() const { return spec_; }
   const std::shared_ptr<const format::Checkpoint>& checkpoint() const { return checkpoint_; }
@@ -165,6 +168,7 @@ class CalibrationData final : public Calibration,
   Origin origin_;
   bool want_self_generated_ = false, running_ = false;
   uint64_t hidden_budget_ = 0;
+  uint32_t expert_window_ = 0;
   mutable std::shared_ptr<const SourceTokenizer> tokenizer_;  // kept for further texts
 };
 

@@ -1,6 +1,7 @@
 // Running a calibration: samples go through the model one layer at a time, and a tap on every
 // linear input feeds moments and observers. Holds one layer and the hidden states of as many
-// samples as the memory limit allows; more samples mean further passes over the layers, with the
+// samples as the memory limit allows (of a layer that is larger than the limit, some experts at a
+// time, read anew for each sample); more samples mean further passes over the layers, with the
 // same result to the bit, since every statistic takes its samples in the same order.
 #include <algorithm>
 
@@ -19,6 +20,7 @@ class CalibrationRun final : public Work {
   ~CalibrationRun() override {
     if (!committed_) data_->RestoreFeed(std::move(before_));
     data_->set_hidden_budget(0);
+    data_->set_expert_window(0);
     data_->set_running(false);
   }
 
@@ -114,24 +116,41 @@ class CalibrationRun final : public Work {
     progress_.phase = "calibrate";
     progress_.done = 0;
     progress_.total = samples_.size() * (layers_ + 1);
-    QINFER_ASSIGN_OR_RETURN(chunk_limit_, HiddenBudgetBytes());
+    QINFER_RETURN_IF_ERROR(DivideBudget(longest));
     return NextChunk();
   }
 
-  // What is left of the limit once a layer is loaded; without a limit a moderate amount, since more
-  // would only save loads.
-  StatusOr<uint64_t> HiddenBudgetBytes() {
+  // What is left of the limit once a layer is loaded is for hidden states; without a limit a
+  // moderate amount, since more would only save loads. Where a layer leaves no room its experts
+  // take turns.
+  Status DivideBudget(uint32_t longest) {
     constexpr uint64_t kComfortable = 256ull << 20;
-    if (data_->hidden_budget() != 0) return data_->hidden_budget();
-    const Memory& memory = *data_->context().memory;
-    if (memory.limit_bytes() == 0) return kComfortable;
+    chunk_limit_ = data_->hidden_budget() != 0 ? data_->hidden_budget() : kComfortable;
+    window_ = data_->expert_window();
+    const exec::Context& context = data_->context();
+    const Memory& memory = *context.memory;
+    if (data_->hidden_budget() != 0 || memory.limit_bytes() == 0) return OkStatus();
     const uint64_t used = memory.used_bytes() + memory.mapped_bytes();
-    QINFER_ASSIGN_OR_RETURN(
-        const uint64_t layer,
-        LargestLayerBytes(data_->spec(), *data_->checkpoint(), data_->context()));
+    QINFER_ASSIGN_OR_RETURN(uint64_t layer,
+                            exec::LargestLayerBytes(*data_->checkpoint(), data_->spec(), context));
     const uint64_t free = memory.limit_bytes() > used ? memory.limit_bytes() - used : 0;
-    const uint64_t reserve = layer + layer / 16 + (1u << 20);
-    return std::min(kComfortable, free > reserve ? free - reserve : 0);
+    const uint64_t least = uint64_t{longest} * data_->spec().hidden_size * sizeof(float);
+    const uint64_t all = least * samples_.size();
+    const auto reserve = [&] { return layer + layer / 16 + (1u << 20); };
+    for (const uint64_t hidden : {std::min(all, kComfortable), least}) {
+      if (reserve() + least <= free) break;
+      const uint64_t spare = hidden + (2u << 20);
+      if (spare >= free) continue;
+      QINFER_ASSIGN_OR_RETURN(const uint32_t window,
+                              exec::FindExpertWindow(*data_->checkpoint(), data_->spec(), context,
+                                                     (free - spare) / 17 * 16));
+      if (window == UINT32_MAX) continue;
+      window_ = window;
+      QINFER_ASSIGN_OR_RETURN(
+          layer, exec::LargestLayerBytes(*data_->checkpoint(), data_->spec(), context, window));
+    }
+    chunk_limit_ = std::min(kComfortable, free > reserve() ? free - reserve() : 0);
+    return OkStatus();
   }
 
   // The next samples whose hidden states fit; at least one.
@@ -184,8 +203,8 @@ class CalibrationRun final : public Work {
 
   Status LoadLayer(const Deadline& deadline) {
     if (store_ == nullptr) {
-      QINFER_ASSIGN_OR_RETURN(
-          store_, exec::OpenLayer(*data_->checkpoint(), data_->spec(), layer_, data_->context()));
+      QINFER_ASSIGN_OR_RETURN(store_, exec::OpenLayer(*data_->checkpoint(), data_->spec(), layer_,
+                                                      data_->context(), window_));
     }
     QINFER_ASSIGN_OR_RETURN(const bool done, store_->Step(deadline));
     if (done) phase_ = Phase::kLayer;
@@ -262,6 +281,7 @@ class CalibrationRun final : public Work {
   Buffer hidden_;
   size_t chunk_begin_ = 0, chunk_end_ = 0, at_ = 0, row_ = 0;
   uint32_t layer_ = 0, layers_ = 0;
+  uint32_t window_ = 0;  // experts at a time; 0 = all
 };
 
 }  // namespace

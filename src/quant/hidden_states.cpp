@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "exec/load_pieces.h"
-#include "exec/tensor_set.h"
 #include "quant/source_rows.h"
 
 namespace qinfer::quant {
@@ -110,20 +108,6 @@ StatusOr<uint64_t> EndBytes(const format::Checkpoint& checkpoint, const model::M
   QINFER_ASSIGN_OR_RETURN(const uint64_t row,
                           SourceRowBytes(tensor, 0, tensor.packed ? kernels::kPanelRows : 1));
   return std::max<uint64_t>(row, 2 * sizeof(float) * spec.hidden_size);  // a norm and its source
-}
-
-StatusOr<uint64_t> LargestLayerBytes(const model::ModelSpec& spec,
-                                     const format::Checkpoint& checkpoint,
-                                     const exec::Context& context) {
-  uint64_t largest = 0;
-  for (uint32_t l = 0; l < spec.layers.size(); ++l) {
-    QINFER_ASSIGN_OR_RETURN(const exec::TensorSet set,
-                            exec::TensorSet::PlanLayer(checkpoint, spec, l));
-    largest =
-        std::max(largest, set.allocated_bytes() + exec::PieceLoader::PlanBytes(
-                                                      context, set.scratch_bytes(), set.pieces()));
-  }
-  return largest;
 }
 
 }  // namespace qinfer::quant

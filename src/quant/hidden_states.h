@@ -27,9 +27,4 @@ Status ApplyFinalNorm(const format::Checkpoint& checkpoint, const model::ModelSp
 // What the first three take at most for a while.
 StatusOr<uint64_t> EndBytes(const format::Checkpoint& checkpoint, const model::ModelSpec& spec);
 
-// What LoadLayer takes at most for any layer, from the table of tensors.
-StatusOr<uint64_t> LargestLayerBytes(const model::ModelSpec& spec,
-                                     const format::Checkpoint& checkpoint,
-                                     const exec::Context& context);
-
 }  // namespace qinfer::quant

@@ -31,7 +31,8 @@ class Planner {
         data_(options.calibration == nullptr ? nullptr : &options.calibration->data()) {}
 
   StatusOr<WorkSizes> Plan() {
-    QINFER_ASSIGN_OR_RETURN(layer_load_, LargestLayerBytes(spec_, checkpoint_, context_));
+    QINFER_ASSIGN_OR_RETURN(layer_load_, exec::LargestLayerBytes(checkpoint_, spec_, context_));
+    calibrate_load_ = layer_load_;
     QINFER_ASSIGN_OR_RETURN(ends_, EndBytes(checkpoint_, spec_));
     const Memory& memory = *context_.memory;
     in_use_ = memory.used_bytes() + memory.mapped_bytes() - tokenizer_->bytes();
@@ -50,6 +51,7 @@ class Planner {
       QINFER_ASSIGN_OR_RETURN(writing_, PlanSelfGenerateBytes(checkpoint_, spec_, generate,
                                                               Share(tokenizer_), context_));
     }
+    QINFER_RETURN_IF_ERROR(FindWindow(limit));
     const uint32_t all = static_cast<uint32_t>(samples_.size());
     WorkSizes least;
     QINFER_ASSIGN_OR_RETURN(least, Sizes(std::min(all, 1u), kLeastSlicePanels, LongestHidden()));
@@ -93,6 +95,27 @@ class Planner {
   }
 
  private:
+  // Where a calibration has no room for a whole layer its experts take turns. A model that writes
+  // its samples is loaded as a whole anyway.
+  Status FindWindow(uint64_t limit) {
+    if (limit == 0 || !will_calibrate() || self_generates()) return OkStatus();
+    for (const uint64_t hidden : {std::min(AllHidden(), kComfortableHidden), LongestHidden()}) {
+      const uint64_t needed = CalibrateBytes(hidden);
+      if (needed <= limit) return OkStatus();
+      const uint64_t rest = needed - calibrate_load_;
+      expert_window_ = UINT32_MAX;
+      if (rest < limit) {
+        QINFER_ASSIGN_OR_RETURN(expert_window_,
+                                exec::FindExpertWindow(checkpoint_, spec_, context_, limit - rest));
+      }
+      if (expert_window_ != UINT32_MAX) break;
+    }
+    if (expert_window_ == UINT32_MAX) expert_window_ = 1;  // for the message, which says the least
+    QINFER_ASSIGN_OR_RETURN(calibrate_load_,
+                            exec::LargestLayerBytes(checkpoint_, spec_, context_, expert_window_));
+    return OkStatus();
+  }
+
   // As the work will have it: a calibration of its own is one that the model writes the samples of.
   bool will_calibrate() const {
     return data_ == nullptr ? options_.calibrate : data_->has_waiting();
@@ -152,7 +175,7 @@ class Planner {
     forward.activations = exec::Activations::kFloat;
     const uint64_t scratch = uint64_t{std::min(16u, context_.executor->concurrency())} *
                              Histogram::kBins * sizeof(uint32_t);
-    const uint64_t running = StatisticsBytes() + ends_ + layer_load_ + hidden + scratch +
+    const uint64_t running = StatisticsBytes() + ends_ + calibrate_load_ + hidden + scratch +
                              exec::Forward::PlanLayerBytes(spec_, forward, context_);
     return tokenizer_->bytes() + std::max(writing_, running);
   }
@@ -162,6 +185,7 @@ class Planner {
     sizes.evaluation_samples = samples;
     sizes.head_slice_panels = slice;
     sizes.calibration_hidden = hidden;
+    sizes.expert_window = expert_window_;
     QuantizeMemoryPlan& plan = sizes.plan;
     uint64_t tokens = 0, scored = 0;
     uint32_t longest = 1;
@@ -262,6 +286,8 @@ class Planner {
   const CalibrationData* data_;
   std::vector<uint32_t> run_, samples_;  // tokens of those to be run, and to be compared
   uint32_t longest_ = 2;                 // of those to be run
+  uint32_t expert_window_ = 0;
+  uint64_t calibrate_load_ = 0;  // the largest layer as a calibration loads it
   uint64_t layer_load_ = 0, documents_ = 0, ends_ = 0, writing_ = 0, in_use_ = 0;
 };
 

@@ -20,6 +20,7 @@ struct WorkSizes {
   uint32_t evaluation_samples = 0;  // of those held out
   uint32_t head_slice_panels = 0;
   uint64_t calibration_hidden = 0;  // bytes of hidden states per pass of a calibration
+  uint32_t expert_window = 0;       // experts that a calibration holds at once; 0 = all
 };
 
 // The tokenizer that a quantization will use: the given one, that of its calibration, or one that

@@ -236,6 +236,7 @@ class QuantizeImpl final : public QuantizeWork {
       if (!data()->has_waiting()) return OkStatus();
       if (tokenizer_->get() != nullptr) data()->set_tokenizer(tokenizer_);
       mutable_data()->set_hidden_budget(sizes_.calibration_hidden);
+      mutable_data()->set_expert_window(sizes_.expert_window);
       QINFER_ASSIGN_OR_RETURN(calibration_run_, calibration_->Run());
       return OkStatus();
     }
