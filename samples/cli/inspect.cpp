@@ -76,7 +76,7 @@ void PrintPlans(const qinfer_report* report) {
     std::printf("  left out       %s: %s\n", Text(report, at + "tensors").c_str(),
                 Text(report, at + "why").c_str());
   }
-  std::printf("\n  %-20s %12s\n", "weights as", "bytes");
+  std::printf("\n  %-20s %12s\n", "weights as", "in memory");
   for (size_t i = 0; i < Count(report, "plans"); ++i) {
     const std::string at = "plans[" + std::to_string(i) + "].";
     std::printf("  %-20s %12s\n", Text(report, at + "weights").c_str(),
@@ -130,7 +130,10 @@ void RunInfo(const Options& options) {
   if (vocabulary_alone) std::printf("  a vocabulary alone: it has no weights\n");
   std::printf("  architecture   %.*s\n", static_cast<int>(info.architecture.size),
               info.architecture.data);
-  std::printf("  parameters     %.2f M\n", static_cast<double>(info.parameters) * 1e-6);
+  const bool billions = info.parameters >= 1000000000;
+  std::printf("  parameters     %.2f %s\n",
+              static_cast<double>(info.parameters) * (billions ? 1e-9 : 1e-6),
+              billions ? "B" : "M");
   std::printf("  layers         %u of width %u (feed-forward %u)\n", info.layers, info.hidden_size,
               info.intermediate_size);
   std::printf("  attention      %u heads of %u, %u KV heads\n", info.heads, info.head_dim,

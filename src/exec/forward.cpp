@@ -262,6 +262,10 @@ void ForwardImpl::NextPhase() {
     case Phase::kRoute:
       Dispatch();
       return go(gathers_ ? Phase::kGather : Phase::kExpertsUp);
+    case Phase::kExpertsDown:
+      if (window_end_ == jobs_) return go(Phase::kCombine);
+      NextWindow();
+      return go(gathers_ ? Phase::kGather : Phase::kExpertsUp);
     case Phase::kGateUp:
       return go(FusesGateUp() ? Phase::kDown : Phase::kActivate);
     case Phase::kCombine:

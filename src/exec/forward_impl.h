@@ -151,8 +151,7 @@ class ForwardImpl final : public Forward {
   };
   HeadPhase PlanHeads(const std::vector<Linear>& weights) const;
   bool RunHeads(const std::vector<Linear>& weights, const Deadline& deadline, bool absorb);
-  LinearInput HeadInput(const Linear& weight, const Workspace::Rows& x, uint32_t offset,
-                        uint32_t head) const;
+  LinearInput HeadInput(const Linear& weight, const float* x, size_t stride, uint32_t lane) const;
   void AbsorbHead(uint32_t lane, uint32_t head, uint32_t first_token, uint32_t count);
   void ValueHead(uint32_t lane, uint32_t head, uint32_t first_token, uint32_t count);
   void RotateQuery(uint32_t token, uint32_t head);
@@ -167,11 +166,12 @@ class ForwardImpl final : public Forward {
   void Dispatch();
   void AddJob(const LinearInput& x, const Linear& gate, const Linear& up, const Linear& down,
               uint32_t expert, uint32_t tokens, uint32_t rows);
-  void GatherSlot(uint32_t slot);
+  void GatherSlot(uint32_t slot, uint32_t row);
   bool RunGather(const Deadline& deadline);
   void ExpertUpUnit(uint32_t lane, uint32_t unit);
   void ExpertDownUnit(uint32_t lane, uint32_t unit);
   void NextWindow();
+  const ExpertJob& WindowOf(ExpertJob* job) const;
   bool RunExperts(const Deadline& deadline, bool up);
   void CombineToken(uint32_t token);
 
@@ -221,7 +221,7 @@ class ForwardImpl final : public Forward {
   bool own_pages_ = false;  // RunLayer: F32 pages of the workspace
   // Experts of the layer at hand.
   uint32_t jobs_ = 0, up_units_ = 0, down_units_ = 0;
-  uint32_t window_begin_ = 0, window_end_ = 0;  // jobs whose weights are there at a time
+  uint32_t window_begin_ = 0, window_end_ = 0;  // jobs at work
   bool gathers_ = false, gather_codes_ = false, gather_floats_ = false;
 };
 

@@ -159,14 +159,16 @@ void ForwardImpl::NextLayerPhase(const Tap& tap) {
     case Phase::kGather:
       ShowExperts(tap, LinearRole::kExpertGate);
       return go(Phase::kExpertsUp);
-    case Phase::kExpertsDown:
-      if (window_end_ < jobs_) {
-        NextWindow();
-        return go(Phase::kExpertsUp);
-      }
-      if (wide > 0) show(LinearRole::kDown, ws_.gate, wide);
+    case Phase::kExpertsUp:
+      if (wide > 0 && window_end_ == jobs_) show(LinearRole::kDown, ws_.gate, wide);
       ShowExperts(tap, LinearRole::kExpertDown);
-      return go(Phase::kCombine);
+      return go(Phase::kExpertsDown);
+    case Phase::kExpertsDown:
+      if (window_end_ == jobs_) return go(Phase::kCombine);
+      NextWindow();
+      if (gathers_) return go(Phase::kGather);
+      ShowExperts(tap, LinearRole::kExpertGate);
+      return go(Phase::kExpertsUp);
     case Phase::kGateUp:
       if (!FusesGateUp()) return go(Phase::kActivate);
       [[fallthrough]];
@@ -193,11 +195,11 @@ void ForwardImpl::LayerAttended(const Tap& tap) {
   phase_ = codes ? Phase::kAttentionQuantize : Phase::kOut;
 }
 
-// What the experts of this layer take, each its own tokens.
+// What the experts at work take, each its own tokens.
 void ForwardImpl::ShowExperts(const Tap& tap, model::LinearRole role) {
   const bool middle = role == model::LinearRole::kExpertDown;
   const uint32_t cols = middle ? layer_spec_->feed_forward.expert_intermediate : spec_.hidden_size;
-  for (uint32_t j = 0; tap && j < jobs_; ++j) {
+  for (uint32_t j = window_begin_; tap && j < window_end_; ++j) {
     const ExpertJob& job = ws_.jobs[j];
     if (job.expert == model::kNoPart) continue;
     const Workspace::Rows& x = middle ? job.middle.x : job.x.x;

@@ -176,19 +176,29 @@ void ForwardImpl::Dispatch() {
   NextWindow();
 }
 
-// The next jobs whose weights are there at the same time; without windows that is all of them.
+// The next jobs that are at work at the same time.
 void ForwardImpl::NextWindow() {
   window_begin_ = window_end_;
-  window_end_ = jobs_;
-  if (weights_->windows == nullptr) return;
-  const uint32_t size = weights_->windows->size();
-  const uint32_t window = ws_.jobs[window_begin_].expert / size;
-  for (uint32_t j = window_begin_; j < jobs_; ++j) {
-    const uint32_t expert = ws_.jobs[j].expert;
-    if (expert == model::kNoPart || expert / size == window) continue;
-    window_end_ = j;
-    break;
+  while (window_end_ < jobs_ && ws_.jobs[window_end_].window == ws_.jobs[window_begin_].window) {
+    ++window_end_;
   }
+}
+
+// The first of the jobs that `job` is at work with; itself, where it begins a window: as many as
+// have room, and whose weights are there at the same time.
+const ExpertJob& ForwardImpl::WindowOf(ExpertJob* job) const {
+  const uint32_t index = static_cast<uint32_t>(job - ws_.jobs);
+  job->window = index;
+  if (index == 0) return *job;
+  const ExpertJob& first = ws_.jobs[(job - 1)->window];
+  const bool shared = job->expert == model::kNoPart;  // needs no slots
+  const bool room = shared || job->slot + job->tokens - first.slot <= ws_.window_slots;
+  const ExpertWindows* const windows = weights_->windows;
+  const bool together = shared || windows == nullptr ||
+                        job->expert / windows->size() == first.expert / windows->size();
+  if (!room || !together) return *job;
+  job->window = (job - 1)->window;
+  return first;
 }
 
 void ForwardImpl::AddJob(const LinearInput& x, const Linear& gate, const Linear& up,
@@ -207,8 +217,10 @@ void ForwardImpl::AddJob(const LinearInput& x, const Linear& gate, const Linear&
     job.up_out = ws_.up;
     job.out = ws_.branch;
     job.middle = Input(ws_.gate, ws_.down_codes, {&down});
+    WindowOf(&job);
   } else {
-    const uint32_t slot = ws_.expert_begin[expert];
+    const uint32_t slot = job.slot = ws_.expert_begin[expert];
+    const uint32_t row = slot - WindowOf(&job).slot;  // in the buffers of the window
     const uint32_t first = ws_.slot_tokens[slot], last = ws_.slot_tokens[slot + tokens - 1];
     if (last - first + 1 == tokens) {  // neighbours: read where they are
       job.x.x.data = ws_.x.row(first);
@@ -219,14 +231,14 @@ void ForwardImpl::AddJob(const LinearInput& x, const Linear& gate, const Linear&
       gather_codes_ = gather_codes_ || takes_codes;
       gather_floats_ = gather_floats_ || !TakesCodes(gate) || !TakesCodes(up);
       const uint32_t block = job.x.codes.block;
-      job.x.x = {ws_.gathered.row(slot), ws_.gathered.stride};
-      job.x.codes = FromToken(ws_.gathered_codes, slot);
+      job.x.x = {ws_.gathered.row(row), ws_.gathered.stride};
+      job.x.codes = FromToken(ws_.gathered_codes, row);
       job.x.codes.block = block;
     }
-    job.gate_out = {ws_.expert_gate.row(slot), ws_.expert_gate.stride};
-    job.up_out = {ws_.expert_up.row(slot), ws_.expert_up.stride};
+    job.gate_out = {ws_.expert_gate.row(row), ws_.expert_gate.stride};
+    job.up_out = {ws_.expert_up.row(row), ws_.expert_up.stride};
     job.out = {ws_.expert_out.row(slot), ws_.expert_out.stride};
-    job.middle = Input(job.gate_out, FromToken(ws_.expert_codes, slot), {&down});
+    job.middle = Input(job.gate_out, FromToken(ws_.expert_codes, row), {&down});
   }
   // Gate and up: the same rows of both, activated in the same unit.
   job.tile = std::min(tokens, kMaxTokenTile);
@@ -248,26 +260,33 @@ void ForwardImpl::AddJob(const LinearInput& x, const Linear& gate, const Linear&
   down_units_ += CeilDiv(tokens, job.tile) * CeilDiv(down.matrix.panels(), job.panels_per_unit);
 }
 
-void ForwardImpl::GatherSlot(uint32_t slot) {
+void ForwardImpl::GatherSlot(uint32_t slot, uint32_t row) {
   const uint32_t token = ws_.slot_tokens[slot];
   const uint32_t n = spec_.hidden_size;
   if (gather_floats_) {
-    std::memcpy(ws_.gathered.row(slot), ws_.x.row(token), n * sizeof(float));
+    std::memcpy(ws_.gathered.row(row), ws_.x.row(token), n * sizeof(float));
   }
   if (!gather_codes_) return;
   const kernels::Activations from = FromToken(ws_.x_codes, token);
-  const kernels::Activations to = FromToken(ws_.gathered_codes, slot);
+  const kernels::Activations to = FromToken(ws_.gathered_codes, row);
   std::memcpy(to.codes, from.codes, from.code_stride);
   std::memcpy(to.scales, from.scales, from.scale_stride * sizeof(float));
   std::memcpy(to.sums, from.sums, from.sum_stride * sizeof(int32_t));
 }
 
+// The slots of the window, which its jobs have side by side.
 bool ForwardImpl::RunGather(const Deadline& deadline) {
-  const uint32_t slots = tokens_ * layer_spec_->feed_forward.experts_used;
+  const ExpertJob& first = ws_.jobs[window_begin_];
+  if (first.expert == model::kNoPart) return true;
+  const ExpertJob* last = ws_.jobs + window_end_ - 1;
+  if (last->expert == model::kNoPart) --last;
+  const uint32_t slots = last->slot + last->tokens - first.slot;
   return RunUnits(context_.executor, tokens_ <= kFewTokens ? 1 : ws_.lanes, deadline,
                   CeilDiv(slots, kGatherSlots), &next_, [&](uint32_t, uint32_t unit) {
                     const uint32_t end = std::min(slots, (unit + 1) * kGatherSlots);
-                    for (uint32_t s = unit * kGatherSlots; s < end; ++s) GatherSlot(s);
+                    for (uint32_t s = unit * kGatherSlots; s < end; ++s) {
+                      GatherSlot(first.slot + s, s);
+                    }
                   });
 }
 

@@ -37,15 +37,12 @@ ForwardImpl::HeadPhase ForwardImpl::PlanHeads(const std::vector<Linear>& weights
   return phase;
 }
 
-// What one head's weight reads: `offset` floats into each row of x, codes in a row of their own.
-LinearInput ForwardImpl::HeadInput(const Linear& weight, const Workspace::Rows& x, uint32_t offset,
-                                   uint32_t head) const {
-  const uint32_t heads = layer_spec_->attention.heads;
-  kernels::Activations codes = FromToken(ws_.per_head_codes, head);
-  codes.code_stride *= heads;
-  codes.scale_stride *= heads;
-  codes.sum_stride *= heads;
-  return Input({x.data + offset, x.stride}, codes, {&weight});
+// What one head's weight reads in a unit, whose tokens are counted from 0 here: `x` floats, and the
+// lane's codes.
+LinearInput ForwardImpl::HeadInput(const Linear& weight, const float* x, size_t stride,
+                                   uint32_t lane) const {
+  return Input({const_cast<float*>(x), stride},
+               FromToken(ws_.head_tile_codes, lane * kMaxTokenTile), {&weight});
 }
 
 // The rotated part of a query, to where attention reads it.
@@ -60,25 +57,28 @@ void ForwardImpl::RotateQuery(uint32_t token, uint32_t head) {
 void ForwardImpl::AbsorbHead(uint32_t lane, uint32_t head, uint32_t first_token, uint32_t count) {
   const model::AttentionSpec& a = layer_spec_->attention;
   const Linear& weight = weights_->attention.k_b[head];
-  const LinearInput input = HeadInput(weight, ws_.q, head * a.head_dim, head);
-  for (uint32_t t = first_token; t < first_token + count; ++t) {
+  const LinearInput input =
+      HeadInput(weight, ws_.q.row(first_token) + head * a.head_dim, ws_.q.stride, lane);
+  for (uint32_t t = 0; t < count; ++t) {
     if (input.int8) Quantize(input, input.codes, input.x.row(t), a.head_dim - a.rope_dim, t);
-    RotateQuery(t, head);
+    RotateQuery(first_token + t, head);
   }
-  const Workspace::Rows out = {ws_.absorbed.data + head * (a.latent_dim + a.rope_dim),
+  const Workspace::Rows out = {ws_.absorbed.row(first_token) + head * (a.latent_dim + a.rope_dim),
                                ws_.absorbed.stride};
-  Multiply(weight, input, 0, weight.matrix.panels(), first_token, count, out, lane);
+  Multiply(weight, input, 0, weight.matrix.panels(), 0, count, out, lane);
 }
 
 void ForwardImpl::ValueHead(uint32_t lane, uint32_t head, uint32_t first_token, uint32_t count) {
   const model::AttentionSpec& a = layer_spec_->attention;
   const Linear& weight = weights_->attention.v_b[head];
-  const LinearInput input = HeadInput(weight, ws_.latent_out, head * a.latent_dim, head);
-  for (uint32_t t = first_token; input.int8 && t < first_token + count; ++t) {
+  const LinearInput input = HeadInput(weight, ws_.latent_out.row(first_token) + head * a.latent_dim,
+                                      ws_.latent_out.stride, lane);
+  for (uint32_t t = 0; input.int8 && t < count; ++t) {
     Quantize(input, input.codes, input.x.row(t), a.latent_dim, t);
   }
-  const Workspace::Rows out = {ws_.attention.data + head * a.v_head_dim, ws_.attention.stride};
-  Multiply(weight, input, 0, weight.matrix.panels(), first_token, count, out, lane);
+  const Workspace::Rows out = {ws_.attention.row(first_token) + head * a.v_head_dim,
+                               ws_.attention.stride};
+  Multiply(weight, input, 0, weight.matrix.panels(), 0, count, out, lane);
 }
 
 bool ForwardImpl::RunHeads(const std::vector<Linear>& weights, const Deadline& deadline,

@@ -35,11 +35,18 @@ class Cutter {
     out.sums = Take<int32_t>(rows * out.sum_stride);
     return out;
   }
+  // What is cut after Rewind lies where the bytes from `begin` on have been: for buffers that are
+  // never in use at the same time. Ends with Forward.
+  void Rewind(size_t begin) {
+    most_ = size_;
+    size_ = begin;
+  }
+  void Forward() { size_ = most_ = std::max(most_, size_); }
   size_t size() const { return size_; }
 
  private:
   uint8_t* base_;
-  size_t size_ = 0;
+  size_t size_ = 0, most_ = 0;
 };
 
 // Any weight of this width, whatever its format turns out to be.
@@ -57,9 +64,10 @@ size_t MatmulScratch(uint32_t cols, uint32_t rows) {
 
 struct Widths {
   uint32_t q = 0, k = 0, v = 0, o = 0, intermediate = 0;
-  uint32_t q_a = 0, absorbed = 0, latent_out = 0, per_head = 0, heads = 0;  // latent attention
+  uint32_t q_a = 0, absorbed = 0, latent_out = 0, per_head = 0;  // latent attention
   uint32_t experts = 0, used = 0, expert_intermediate = 0;
   size_t scratch = 0, page = 0;
+  bool all_latent = true;
 };
 
 Widths MaximaOf(const model::ModelSpec& spec) {
@@ -68,6 +76,7 @@ Widths MaximaOf(const model::ModelSpec& spec) {
   for (const model::LayerSpec& layer : spec.layers) {
     const model::AttentionSpec& a = layer.attention;
     const KvShape kv = KvShapeOf(a);
+    w.all_latent = w.all_latent && kv.latent;
     w.q = std::max(w.q, a.heads * a.head_dim);
     w.k = std::max(w.k, kv.heads * kv.key_dim);
     if (!kv.latent) w.v = std::max(w.v, kv.heads * kv.value_dim);
@@ -76,7 +85,6 @@ Widths MaximaOf(const model::ModelSpec& spec) {
       w.q_a = std::max(w.q_a, a.q_rank);
       w.absorbed = std::max(w.absorbed, a.heads * kv.key_dim);
       w.latent_out = std::max(w.latent_out, a.heads * kv.value_dim);
-      w.heads = std::max(w.heads, a.heads);
       w.per_head = std::max({w.per_head, a.head_dim - a.rope_dim, a.latent_dim});
     }
     const model::FeedForwardSpec& f = layer.feed_forward;
@@ -108,31 +116,40 @@ size_t Workspace::Cut(const model::ModelSpec& spec, const ForwardOptions& option
   hidden = cut.TakeRows(layers_only ? 0 : n, spec.hidden_size);
   branch = cut.TakeRows(n, spec.hidden_size);
   x = cut.TakeRows(n, spec.hidden_size);
-  q = cut.TakeRows(n, w.q);
-  k = cut.TakeRows(n, w.k);
-  v = cut.TakeRows(n, w.v);
-  attention = cut.TakeRows(n, w.o);
-  gate = cut.TakeRows(n, w.intermediate);
-  up = cut.TakeRows(n, w.intermediate);
   head_x = cut.TakeRows(rows, spec.hidden_size);
   x_codes = cut.TakeCodes(2 * n, spec.hidden_size);  // two planes
-  attention_codes = cut.TakeCodes(n, w.o);
-  down_codes = cut.TakeCodes(n, w.intermediate);
   head_codes = cut.TakeCodes(2 * rows, spec.hidden_size);
+  lanes = std::min(context.executor->concurrency(), kMaxLanes);
+
+  // Attention and feed-forward take turns, so they share their memory.
+  const size_t turns = cut.size();
+  q = cut.TakeRows(n, w.all_latent ? std::max(w.q, w.o) : w.q);
+  k = cut.TakeRows(n, w.k);
+  v = cut.TakeRows(n, w.v);
+  // Queries of latent attention are not needed any more when its outputs come back.
+  attention = w.all_latent ? q : cut.TakeRows(n, w.o);
+  attention_codes = cut.TakeCodes(n, w.o);
   q_a = cut.TakeRows(n, w.q_a);
   absorbed = cut.TakeRows(n, w.absorbed);
   latent_out = cut.TakeRows(n, w.latent_out);
   q_a_codes = cut.TakeCodes(n, w.q_a);
-  per_head_codes = cut.TakeCodes(n * w.heads, w.per_head);
+  if (w.per_head > 0) head_tile_codes = cut.TakeCodes(size_t{lanes} * kMaxTokenTile, w.per_head);
+  cut.Rewind(turns);
+  gate = cut.TakeRows(n, w.intermediate);
+  up = cut.TakeRows(n, w.intermediate);
+  down_codes = cut.TakeCodes(n, w.intermediate);
   if (w.experts > 0) {
     const size_t slots = n * w.used;
+    // At least what one expert may get; enough of it that windows cost nothing.
+    window_slots = static_cast<uint32_t>(
+        std::min(slots, std::max({n, slots / 4, size_t{kLaneSlots} * lanes})));
     router = cut.TakeRows(n, size_t{3} * w.experts);
     shared_gate = cut.TakeRows(n, 1);
-    gathered = cut.TakeRows(slots, spec.hidden_size);
-    gathered_codes = cut.TakeCodes(slots, spec.hidden_size);
-    expert_gate = cut.TakeRows(slots, w.expert_intermediate);
-    expert_up = cut.TakeRows(slots, w.expert_intermediate);
-    expert_codes = cut.TakeCodes(slots, w.expert_intermediate);
+    gathered = cut.TakeRows(window_slots, spec.hidden_size);
+    gathered_codes = cut.TakeCodes(window_slots, spec.hidden_size);
+    expert_gate = cut.TakeRows(window_slots, w.expert_intermediate);
+    expert_up = cut.TakeRows(window_slots, w.expert_intermediate);
+    expert_codes = cut.TakeCodes(window_slots, w.expert_intermediate);
     expert_out = cut.TakeRows(slots, spec.hidden_size);
     chosen = cut.Take<uint32_t>(slots);
     chosen_weights = cut.Take<float>(slots);
@@ -141,6 +158,7 @@ size_t Workspace::Cut(const model::ModelSpec& spec, const ForwardOptions& option
     expert_begin = cut.Take<uint32_t>(w.experts + 1);
     jobs = cut.Take<ExpertJob>(w.experts + 1);
   }
+  cut.Forward();
   logits = cut.Take<float>(rows * spec.vocab_size);
   tokens = cut.Take<int32_t>(n);
   positions = cut.Take<uint32_t>(n);
@@ -152,7 +170,6 @@ size_t Workspace::Cut(const model::ModelSpec& spec, const ForwardOptions& option
   rope_stride = RoundUp<size_t>(half, 16);
   cosines = cut.Take<float>(spec.ropes.size() * n * rope_stride);
   sines = cut.Take<float>(spec.ropes.size() * n * rope_stride);
-  lanes = std::min(context.executor->concurrency(), kMaxLanes);
   scratch_stride = RoundUp<size_t>(w.scratch, Memory::kAlign);
   scratch = cut.Take<uint8_t>(lanes * scratch_stride);
   if (layers_only) {

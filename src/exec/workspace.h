@@ -15,6 +15,8 @@ constexpr uint32_t kMaxAttentionTile = 32;  // queries of one attention unit
 constexpr uint32_t kMaxLatentRows = 128;
 constexpr uint32_t kFewTokens = 4;  // cheaper on the caller than any barrier
 constexpr uint32_t kMaxLanes = 256;
+// Experts whose tokens fill so many slots a lane have enough units for all lanes to end together.
+constexpr uint32_t kLaneSlots = 32;
 
 // Keys and values as attention sees them.
 struct KvShape {
@@ -60,13 +62,17 @@ struct Workspace {
   Rows hidden, branch, x, q, k, v, attention, gate, up, head_x;
   kernels::Activations x_codes, attention_codes, down_codes, head_codes;
   // Latent attention: q_a's output (normed in place), queries and sums of all heads in the latent
-  // space, and codes with a row for each (token, head).
+  // space; in `attention` lies what comes back from there, where the queries were.
   Rows q_a, absorbed, latent_out;
-  kernels::Activations q_a_codes, per_head_codes;
+  kernels::Activations q_a_codes;
+  kernels::Activations head_tile_codes;  // [lane][kMaxTokenTile]: of one head
   // Experts. A slot is a (token, rank) pair; slots lie by expert, then token.
   Rows router;  // outputs, scores for the choice, scores of groups
-  Rows shared_gate, gathered, expert_gate, expert_up, expert_out;
+  Rows shared_gate, expert_out;
+  // Of the experts at work: `window_slots` rows.
+  Rows gathered, expert_gate, expert_up;
   kernels::Activations gathered_codes, expert_codes;
+  uint32_t window_slots = 0;
   uint32_t* chosen = nullptr;        // [token][rank]: experts
   float* chosen_weights = nullptr;   // [token][rank]
   uint32_t* slot_of = nullptr;       // [token][rank]
@@ -112,6 +118,8 @@ struct ExpertJob {
   LinearInput x, middle;  // `middle`: activated, into down
   Workspace::Rows gate_out, up_out, out;
   uint32_t expert;  // model::kNoPart: the shared ones
+  uint32_t window;  // which jobs are at work at the same time
+  uint32_t slot;    // the first of its own
   uint32_t tokens, rows;
   uint32_t tile;  // tokens of a unit
   uint32_t rows_per_unit, up_first;

@@ -32,7 +32,6 @@ class Planner {
 
   StatusOr<WorkSizes> Plan() {
     QINFER_ASSIGN_OR_RETURN(layer_load_, exec::LargestLayerBytes(checkpoint_, spec_, context_));
-    calibrate_load_ = layer_load_;
     QINFER_ASSIGN_OR_RETURN(ends_, EndBytes(checkpoint_, spec_));
     const Memory& memory = *context_.memory;
     in_use_ = memory.used_bytes() + memory.mapped_bytes() - tokenizer_->bytes();
@@ -51,9 +50,9 @@ class Planner {
       QINFER_ASSIGN_OR_RETURN(writing_, PlanSelfGenerateBytes(checkpoint_, spec_, generate,
                                                               Share(tokenizer_), context_));
     }
-    QINFER_RETURN_IF_ERROR(FindWindow(limit));
     const uint32_t all = static_cast<uint32_t>(samples_.size());
     WorkSizes least;
+    QINFER_RETURN_IF_ERROR(UseWindow(may_window() ? 1 : 0));
     QINFER_ASSIGN_OR_RETURN(least, Sizes(std::min(all, 1u), kLeastSlicePanels, LongestHidden()));
     if (limit != 0 && least.plan.work_bytes > limit) {
       return BudgetError(
@@ -69,6 +68,7 @@ class Planner {
                        "write its own"
                      : ""));
     }
+    QINFER_RETURN_IF_ERROR(FindWindow(limit));
     // Fewer samples to compare, thinner slices, more passes: in this order of what they cost.
     uint64_t hidden = std::min(AllHidden(), kComfortableHidden);
     uint32_t slice = kSlicePanels, samples = all;
@@ -97,23 +97,26 @@ class Planner {
  private:
   // Where a calibration has no room for a whole layer its experts take turns. A model that writes
   // its samples is loaded as a whole anyway.
+  bool may_window() const { return will_calibrate() && !self_generates(); }
+  Status UseWindow(uint32_t experts) {
+    expert_window_ = experts;
+    QINFER_ASSIGN_OR_RETURN(calibrate_load_,
+                            exec::LargestLayerBytes(checkpoint_, spec_, context_, experts));
+    return OkStatus();
+  }
   Status FindWindow(uint64_t limit) {
-    if (limit == 0 || !will_calibrate() || self_generates()) return OkStatus();
+    QINFER_RETURN_IF_ERROR(UseWindow(0));
+    if (limit == 0 || !may_window()) return OkStatus();
     for (const uint64_t hidden : {std::min(AllHidden(), kComfortableHidden), LongestHidden()}) {
       const uint64_t needed = CalibrateBytes(hidden);
       if (needed <= limit) return OkStatus();
       const uint64_t rest = needed - calibrate_load_;
-      expert_window_ = UINT32_MAX;
-      if (rest < limit) {
-        QINFER_ASSIGN_OR_RETURN(expert_window_,
-                                exec::FindExpertWindow(checkpoint_, spec_, context_, limit - rest));
-      }
-      if (expert_window_ != UINT32_MAX) break;
+      if (rest >= limit) continue;
+      QINFER_ASSIGN_OR_RETURN(const uint32_t window,
+                              exec::FindExpertWindow(checkpoint_, spec_, context_, limit - rest));
+      if (window != UINT32_MAX) return UseWindow(window);
     }
-    if (expert_window_ == UINT32_MAX) expert_window_ = 1;  // for the message, which says the least
-    QINFER_ASSIGN_OR_RETURN(calibrate_load_,
-                            exec::LargestLayerBytes(checkpoint_, spec_, context_, expert_window_));
-    return OkStatus();
+    return UseWindow(1);
   }
 
   // As the work will have it: a calibration of its own is one that the model writes the samples of.

@@ -49,6 +49,13 @@ gives 0 quantize "$model" -o g64.qinfer --scheme int4 --group-size 64 --asymmetr
 [ ! -e g64.qinfer.partial ] || fail "a finished run leaves g64.qinfer.partial"
 gives 0 quantize copy.qinfer -o int8.qinfer --scheme int8 --group-size row --no-calibration --no-evaluation --load copy
 
+# -- The shapes of DeepSeek R1, small: 256 experts that take turns where a layer is larger than the limit
+if command -v python3 > /dev/null; then
+  python3 "$source/tests/bench/quantize_r1_shapes.py" "$qinfer" r1 --shrink 32 --filled --memory-limit 25MB --check > out 2> err \
+    || { fail "quantize_r1_shapes.py"; cat out err; }
+  has out "of 256"
+fi
+
 # -- Generation: the same text each time, from every kind of file
 gives 0 generate "$model" -p "In the beginning" -n 8 --temperature 0; cp out first
 has first "In the beginning"

@@ -175,9 +175,10 @@ TEST(QuantizeMemory, OfRealModelsFollowsThePlan) {
 // Results do not depend on the limit, nor on who runs the calibration.
 TEST(QuantizeMemory, ALimitChangesNothingInTheFile) {
   TemporaryFolder folder;
+  std::string path = TinyPath();
   const auto quantize = [&](Samples samples, const char* name, uint64_t limit) {
     Host host(2);
-    auto checkpoint = host.Open(TinyPath());
+    auto checkpoint = host.Open(path);
     QuantizeOptions options = OptionsFor(&host, checkpoint, samples, folder.File(name));
     options.evaluate = false;  // of which a limit may leave samples out
     const auto plan = PlanQuantizeMemory(*checkpoint, options, host.context);
@@ -192,6 +193,14 @@ TEST(QuantizeMemory, ALimitChangesNothingInTheFile) {
   EXPECT_TRUE(quantize(Samples::kWaiting, "b", 0) == before);
   EXPECT_TRUE(quantize(Samples::kWaiting, "c", 1) == before);
   EXPECT_TRUE(quantize(Samples::kOwn, "d", 1) == quantize(Samples::kOwn, "e", 0));
+  for (const char* experts :
+       {"/samples/models/tiny-deepseek", "/tests/golden/gguf-models/deepseek2-lite.gguf",
+        "/tests/golden/models/gpt-oss-small", "/tests/golden/models/deepseek-fp8"}) {
+    path = StrCat(QINFER_SOURCE_DIR, experts);
+    const std::string all = quantize(Samples::kRun, "f", 0);
+    ASSERT_GT(all.size(), 1000u);
+    EXPECT_TRUE(quantize(Samples::kWaiting, "g", 1) == all);
+  }
 }
 
 }  // namespace
