@@ -89,11 +89,6 @@ Status ForwardImpl::Init(const model::ModelSpec& spec, std::shared_ptr<const Mod
   model_ = std::move(model);
   spec_ = spec;
   max_position_ = options_.max_position != 0 ? options_.max_position : spec.max_context;
-  for (const model::RopeSpec& rope : spec_.ropes) {
-    if (rope.scaling == model::RopeScaling::kDynamic) {
-      max_position_ = std::min(max_position_, rope.original_context);
-    }
-  }
   groups_ = CacheLayout(spec_, kernels::KvType::kF32, kernels::KvType::kF32);
   group_of_.resize(spec_.layers.size());
   index_in_group_.resize(spec_.layers.size());

@@ -18,9 +18,8 @@ void ForwardImpl::FinishBranch(const float* post_norm, uint32_t token) {
 void ForwardImpl::FillRopes(uint32_t token) {
   for (size_t r = 0; r < ropes_.size(); ++r) {
     const size_t at = RopeRow(r, token);
-    const bool is_long =
-        ws_.segments[ws_.segment_of[token]].rope_length > ropes_[r].switch_length();
-    ropes_[r].Fill(ws_.positions[token], is_long, ws_.cosines + at, ws_.sines + at);
+    const uint32_t length = ws_.segments[ws_.segment_of[token]].rope_length;
+    ropes_[r].Fill(ws_.positions[token], length, ws_.cosines + at, ws_.sines + at);
   }
 }
 

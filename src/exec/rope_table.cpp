@@ -40,10 +40,21 @@ double Yarn(const model::RopeSpec& rope, uint32_t i, double frequency) {
   return frequency / rope.factor * ramp + frequency * (1.0 - ramp);
 }
 
+// "NTK-aware": the slowest pair turns as a linear scaling by growth would have it, the fastest as
+// without any scaling.
+double DynamicTheta(double theta, double factor, double growth, uint32_t dims) {
+  const double exponent = static_cast<double>(dims) / (dims - 2.0);
+  return theta * kernels::math::PowD(factor * growth - (factor - 1.0), exponent);
+}
+
 }  // namespace
 
 RopeTable::RopeTable(const model::RopeSpec& rope, const float* frequency_factors)
     : frequencies_(rope.dims / 2),
+      dynamic_(rope.scaling == model::RopeScaling::kDynamic && rope.dims > 2),
+      theta_(rope.theta),
+      factor_(rope.factor),
+      original_context_(rope.original_context),
       attention_factor_(rope.attention_factor),
       interleaved_(rope.interleaved) {
   for (uint32_t i = 0; i < frequencies_.size(); ++i) {
@@ -64,18 +75,25 @@ RopeTable::RopeTable(const model::RopeSpec& rope, const float* frequency_factors
         frequency /= rope.short_factors[i];
         switch_length_ = rope.original_context;
         break;
-      default:  // dynamic: plain up to the original context, which is as far as positions go
+      default:  // dynamic: plain up to the original context; see Fill
         break;
     }
     frequencies_[i] = frequency;
   }
 }
 
-void RopeTable::Fill(uint32_t position, bool is_long, float* cos, float* sin) const {
-  const std::vector<double>& frequencies = is_long ? long_frequencies_ : frequencies_;
-  for (size_t i = 0; i < frequencies.size(); ++i) {
+void RopeTable::Fill(uint32_t position, uint32_t length, float* cos, float* sin) const {
+  const std::vector<double>& frequencies =
+      length > switch_length_ ? long_frequencies_ : frequencies_;
+  const uint32_t dims = 2 * half();
+  const bool stretched = dynamic_ && length > original_context_;
+  const double growth = static_cast<double>(length) / original_context_;
+  const double theta = stretched ? DynamicTheta(theta_, factor_, growth, dims) : theta_;
+  for (uint32_t i = 0; i < frequencies.size(); ++i) {
+    const double frequency =
+        stretched ? 1.0 / kernels::math::PowD(theta, 2.0 * i / dims) : frequencies[i];
     double s, c;
-    kernels::math::SinCosD(position * frequencies[i], &s, &c);
+    kernels::math::SinCosD(position * frequency, &s, &c);
     cos[i] = static_cast<float>(c * attention_factor_);
     sin[i] = static_cast<float>(s * attention_factor_);
   }

@@ -15,15 +15,18 @@ class RopeTable {
   RopeTable(const model::RopeSpec& rope, const float* frequency_factors);
   uint32_t half() const { return static_cast<uint32_t>(frequencies_.size()); }
   bool interleaved() const { return interleaved_; }
-  // Sequences longer than this turn by the long frequencies (longrope); UINT32_MAX = none do.
-  uint32_t switch_length() const { return switch_length_; }
-  // cos and sin: half() values each.
-  void Fill(uint32_t position, bool is_long, float* cos, float* sin) const;
+  // Of a position in a sequence that is `length` tokens long in the end. cos and sin: half() values
+  // each.
+  void Fill(uint32_t position, uint32_t length, float* cos, float* sin) const;
 
  private:
   std::vector<double> frequencies_;
   std::vector<double> long_frequencies_;  // longrope
-  uint32_t switch_length_ = UINT32_MAX;
+  uint32_t switch_length_ = UINT32_MAX;   // longer sequences turn by the long frequencies
+  // Dynamic: longer sequences than the original context turn by frequencies of a larger theta.
+  bool dynamic_ = false;
+  double theta_, factor_;
+  uint32_t original_context_;
   double attention_factor_;
   bool interleaved_;
 };

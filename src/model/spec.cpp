@@ -242,9 +242,14 @@ std::vector<LinearUse> LinearUses(const ModelSpec& spec) {
 }
 
 uint32_t RopeVariant(const ModelSpec& spec, uint64_t length) {
+  // No term ever falls with the length, so equal sums have equal terms.
   uint32_t variant = 0;
   for (const RopeSpec& rope : spec.ropes) {
-    if (rope.scaling == RopeScaling::kLongRope && length > rope.original_context) ++variant;
+    if (length <= rope.original_context) continue;
+    if (rope.scaling == RopeScaling::kLongRope) ++variant;
+    if (rope.scaling == RopeScaling::kDynamic) {
+      variant += static_cast<uint32_t>(length - rope.original_context);
+    }
   }
   return variant;
 }

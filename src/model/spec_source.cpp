@@ -1,6 +1,7 @@
 // Rope scaling in all spellings, and small shared pieces of configuration readers.
 #include "model/spec_source.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/half.h"
@@ -78,9 +79,11 @@ RopeSpec RopeFromHfObject(JsonReader* object, uint32_t dims, double theta, uint3
   }
   if (type == "dynamic") {
     // Up to the original context the frequencies are the plain ones; beyond it they depend on the
-    // total length, which would make cached keys wrong.
+    // total length (RopeVariant), and the factor says how far it is meant to go.
     rope.scaling = RopeScaling::kDynamic;
     rope.original_context = *max_context;
+    const double stretched = *max_context * std::max(rope.factor, 1.0);
+    *max_context = static_cast<uint32_t>(std::min<double>(stretched, kMaxPosition));
     return rope;
   }
   if (type == "llama3") {
