@@ -51,10 +51,26 @@ QINFER_FN const float* QueryRow(const AttentionArgs& args, uint32_t row) {
   return args.q + row / args.group_heads * args.q_stride +
          row % args.group_heads * static_cast<size_t>(args.head_dim);
 }
+// From `key`'s page to the page at the same place in the next block, whose lines are asked for one
+// by one while this one's are read: pages lie anywhere, so the processor does not foresee them.
+// (All asked for at once wait for each other.) Nothing at the end, and for what lies in scratch.
+QINFER_FN ptrdiff_t Ahead(const AttentionArgs& args, uint32_t key) {
+  const uint32_t next = key + kAttentionBlock;
+  if (next >= args.first_position + args.tokens) return 0;
+  return static_cast<ptrdiff_t>(reinterpret_cast<uintptr_t>(Page(args, next)) -
+                                reinterpret_cast<uintptr_t>(Page(args, key)));
+}
+QINFER_FN void Ask(const uint8_t* line, ptrdiff_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(line) +
+                                                   static_cast<size_t>(ahead)));
+}
 // The plane of values that holds `key`.
 QINFER_FN const uint8_t* ValuePlane(const State& st, uint32_t key) {
   if (!st.args->latent) return Page(*st.args, key) + st.args->v_offset;
   return st.latent_values + (key - st.latent_base) / kPageTokens * st.latent_stride;
+}
+QINFER_FN ptrdiff_t ValuesAhead(const AttentionArgs& args, uint32_t key) {
+  return args.latent ? 0 : Ahead(args, key);
 }
 // Scales of INT8 values of the page that holds `key`.
 QINFER_FN const float* ValueScales(const State& st, uint32_t key, uint32_t group) {

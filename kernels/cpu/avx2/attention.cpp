@@ -26,11 +26,16 @@ QINFER_FN __m256 LoadKey(const uint8_t* plane, size_t index) {
 template <KvType K, int R, int P>
 QINFER_FN void ScoreFloat(const State& st, Tile& tile, uint32_t key, uint32_t base) {
   const AttentionArgs& args = *st.args;
+  constexpr size_t kKeyBytes = kPageTokens * (K == KvType::kF32 ? 4 : 2);  // of an input
   const uint8_t* plane[P];
+  ptrdiff_t ahead[P];
   const float* q[R];
   __m256 s[R][P][2];
 #pragma GCC unroll 4
-  for (int p = 0; p < P; ++p) plane[p] = Page(args, key + p * kPageTokens) + args.k_offset;
+  for (int p = 0; p < P; ++p) {
+    plane[p] = Page(args, key + p * kPageTokens) + args.k_offset;
+    ahead[p] = fold::Ahead(args, key + p * kPageTokens);
+  }
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
     q[r] = QueryRow(args, tile.row + r);
@@ -42,6 +47,7 @@ QINFER_FN void ScoreFloat(const State& st, Tile& tile, uint32_t key, uint32_t ba
     for (int p = 0; p < P; ++p) {
       const __m256 k0 = LoadKey<K>(plane[p], size_t{d} * kPageTokens);
       const __m256 k1 = LoadKey<K>(plane[p], size_t{d} * kPageTokens + 8);
+      fold::Ask(plane[p] + d * kKeyBytes, ahead[p]);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
         const __m256 by = Set(q[r][d]);
@@ -64,6 +70,7 @@ template <int R>
 QINFER_FN void ScoreInt8(const State& st, Tile& tile, uint32_t key, uint32_t base) {
   const AttentionArgs& args = *st.args;
   const uint8_t* plane = Page(args, key) + args.k_offset;
+  const ptrdiff_t ahead = fold::Ahead(args, key);
   const float* scales = reinterpret_cast<const float*>(plane + layout::KCodeBytes(args.head_dim));
   const int8_t* q[R];
   __m256 s[R][2];
@@ -80,6 +87,7 @@ QINFER_FN void ScoreInt8(const State& st, Tile& tile, uint32_t key, uint32_t bas
     for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = _mm256_setzero_si256();
     for (uint32_t d = g * layout::kKvGroup; d < end; d += 4) {
       const __m256i k0 = Load(plane + d * 16), k1 = Load(plane + d * 16 + 32);
+      fold::Ask(plane + d * 16, ahead);
       const __m256i m0 = _mm256_abs_epi8(k0), m1 = _mm256_abs_epi8(k1);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
@@ -92,6 +100,7 @@ QINFER_FN void ScoreInt8(const State& st, Tile& tile, uint32_t key, uint32_t bas
     }
     const __m256 sk0 = _mm256_loadu_ps(scales + g * kPageTokens);
     const __m256 sk1 = _mm256_loadu_ps(scales + g * kPageTokens + 8);
+    fold::Ask(reinterpret_cast<const uint8_t*>(scales + g * kPageTokens), ahead);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       const __m256 sq = Set(st.q_scales[(tile.row + r) * static_cast<size_t>(st.groups) + g]);
@@ -200,11 +209,17 @@ QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) sum[r][c] = _mm256_loadu_ps(o[r] + at + c * 8);
+  constexpr uint32_t kValueBytes = V == KvType::kF32 ? 4 : V == KvType::kF16 ? 2 : 1;
+  constexpr uint32_t kBytes = C * 8 * kValueBytes;
   const size_t stride = fold::ValueStride<V>(args);
   for (uint32_t key = keys.begin; key < keys.end;) {
     const uint8_t* row = fold::ValuePlane(st, key) + key % kPageTokens * stride;
+    const ptrdiff_t ahead = fold::ValuesAhead(args, key);
     const uint32_t stop = Min(keys.end, key / kPageTokens * kPageTokens + kPageTokens);
     for (; key < stop; ++key, row += stride) {
+#pragma GCC unroll 4
+      for (uint32_t line = 0; line < kBytes; line += 64)
+        fold::Ask(row + at * kValueBytes + line, ahead);
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) {
         const __m256 v = LoadValue<V>(row, at + c * 8, args.v_head_dim - at - c * 8);

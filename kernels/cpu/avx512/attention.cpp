@@ -26,12 +26,17 @@ QINFER_FN __m512 LoadKey(const uint8_t* plane, size_t index) {
 template <KvType K, int R, int P>
 QINFER_FN void ScoreFloat(const State& st, Tile& tile, uint32_t key, uint32_t base) {
   const AttentionArgs& args = *st.args;
+  constexpr size_t kKeyBytes = kPageTokens * (K == KvType::kF32 ? 4 : 2);  // of an input
   const uint8_t* plane[P];
+  ptrdiff_t ahead[P];
   const float* q[R];
   __m512 s[R][P];
   QINFER_UNROLL(4)
-  for (int p = 0; p < P; ++p)
-    plane[p] = Page(args, key + static_cast<uint32_t>(p) * kPageTokens) + args.k_offset;
+  for (int p = 0; p < P; ++p) {
+    const uint32_t at = key + static_cast<uint32_t>(p) * kPageTokens;
+    plane[p] = Page(args, at) + args.k_offset;
+    ahead[p] = fold::Ahead(args, at);
+  }
   QINFER_UNROLL(4)
   for (int r = 0; r < R; ++r) {
     q[r] = QueryRow(args, tile.row + static_cast<uint32_t>(r));
@@ -42,6 +47,7 @@ QINFER_FN void ScoreFloat(const State& st, Tile& tile, uint32_t key, uint32_t ba
     QINFER_UNROLL(4)
     for (int p = 0; p < P; ++p) {
       const __m512 k = LoadKey<K>(plane[p], size_t{d} * kPageTokens);
+      fold::Ask(plane[p] + d * kKeyBytes, ahead[p]);
       QINFER_UNROLL(4)
       for (int r = 0; r < R; ++r) s[r][p] = _mm512_fmadd_ps(Set(q[r][d]), k, s[r][p]);
     }
@@ -57,6 +63,7 @@ template <int R>
 QINFER_FN void ScoreInt8(const State& st, Tile& tile, uint32_t key, uint32_t base) {
   const AttentionArgs& args = *st.args;
   const uint8_t* plane = Page(args, key) + args.k_offset;
+  const ptrdiff_t ahead = fold::Ahead(args, key);
   const float* scales = reinterpret_cast<const float*>(plane + layout::KCodeBytes(args.head_dim));
   const int8_t* q[R];
   size_t first[R];  // of the row's groups
@@ -75,10 +82,12 @@ QINFER_FN void ScoreInt8(const State& st, Tile& tile, uint32_t key, uint32_t bas
     for (int r = 0; r < R; ++r) acc[r] = _mm512_set1_epi32(st.q_starts[first[r] + g]);
     for (uint32_t d = g * layout::kKvGroup; d < end; d += 4) {
       const __m512i k = _mm512_xor_si512(Load(plane + d * 16), flip);
+      fold::Ask(plane + d * 16, ahead);
       QINFER_UNROLL(4)
       for (int r = 0; r < R; ++r) acc[r] = _mm512_dpbusd_epi32(acc[r], k, Broadcast4(q[r] + d));
     }
     const __m512 sk = _mm512_loadu_ps(scales + g * kPageTokens);
+    fold::Ask(reinterpret_cast<const uint8_t*>(scales + g * kPageTokens), ahead);
     QINFER_UNROLL(4)
     for (int r = 0; r < R; ++r)
       s[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r]),
@@ -174,11 +183,17 @@ QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p
   QINFER_UNROLL(4)
   for (int r = 0; r < R; ++r) QINFER_UNROLL(4)
   for (int c = 0; c < C; ++c) sum[r][c] = _mm512_loadu_ps(o[r] + at + c * 16);
+  constexpr uint32_t kValueBytes = V == KvType::kF32 ? 4 : V == KvType::kF16 ? 2 : 1;
+  constexpr uint32_t kBytes = C * 16 * kValueBytes;
   const size_t stride = fold::ValueStride<V>(args);
   for (uint32_t key = keys.begin; key < keys.end;) {
     const uint8_t* row = fold::ValuePlane(st, key) + key % kPageTokens * stride;
+    const ptrdiff_t ahead = fold::ValuesAhead(args, key);
     const uint32_t stop = Min(keys.end, key / kPageTokens * kPageTokens + kPageTokens);
     for (; key < stop; ++key, row += stride) {
+      QINFER_UNROLL(4)
+      for (uint32_t line = 0; line < kBytes; line += 64)
+        fold::Ask(row + at * kValueBytes + line, ahead);
       QINFER_UNROLL(4)
       for (uint32_t c = 0; c < C; ++c) {
         const __m512 v = LoadValue<V>(row, at + c * 16, args.v_head_dim - at - c * 16);
