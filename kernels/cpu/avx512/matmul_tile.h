@@ -193,6 +193,19 @@ QINFER_FN Panel Prepare(const Matrix& m, uint32_t p, const Scratch& s, int at) {
   return panel16::PreparePanel<Simd>(m, data, s.scales[at], s.supers[at]);
 }
 
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+// f(Count<n>()) for an n that is known at run time, 1 to kMost; nothing for 0.
+template <int kMost, typename F>
+QINFER_FN void Rest(uint32_t n, F&& f) {
+  if constexpr (kMost > 0) {
+    if (n == kMost) return f(Count<kMost>());
+    Rest<kMost - 1>(n, f);
+  }
+}
+
 // All tokens of a block by P panels; sixes and fours of them from the widened panels, if there are
 // any (INT8's need no widening).
 template <class L, int P, Mode M, int kUnit>
@@ -209,6 +222,14 @@ void Tokens(const Call& call, const Panel (&panel)[P], const Panel* wide, uint32
       Tile<Bytes8, 4, P, M, kUnit>(call, widened, t, row, out, stride, kInPlace && t == first);
   }
   // The first to read a panel asks ahead for the next one.
+  if constexpr (kUnit == kBlocks32 && P == 1) {
+    for (; t + 8 <= last; t += 8)
+      Tile<L, 8, P, M, kUnit>(call, panel, t, row, out, stride, t == first);
+    Rest<7>(last - t, [&](auto count) QINFER_LAMBDA {
+      Tile<L, count.value, P, M, kUnit>(call, panel, t, row, out, stride, t == first);
+    });
+    return;
+  }
   for (; t + 4 <= last; t += 4)
     Tile<L, 4, P, M, kUnit>(call, panel, t, row, out, stride, t == first);
   if (t + 2 <= last) {

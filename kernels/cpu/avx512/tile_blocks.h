@@ -1,6 +1,6 @@
 // Tiles of the integer matrix product on AVX-512 VNNI where activations and units are blocks of 32
 // inputs and scales are floats, the usual case: a unit's sum goes straight into the total. Up to
-// two panels of 16 rows (a vector each) by up to six tokens. Internal linkage only.
+// two panels of 16 rows (a vector each) by up to six tokens, or one by up to eight. Internal linkage only.
 #pragma once
 
 #include "kernels/cpu/avx512/lines.h"
@@ -35,13 +35,13 @@ QINFER_FN void Granule(const uint8_t* const (&p)[P], const int8_t* a, size_t str
     Lines w[P];
     QINFER_UNROLL(2)
     for (int i = 0; i < P; ++i) w[i] = L::Get(p[i], j);
-    QINFER_UNROLL(6)
+    QINFER_UNROLL(8)
     for (int t = 0; t < T; ++t) {
       const __m512i b = Broadcast4(a + t * stride + j * 4);
       QINFER_UNROLL(2)
       for (int i = 0; i < P; ++i) acc[t][i] = _mm512_dpbusd_epi32(acc[t][i], w[i].low, b);
     }
-    QINFER_UNROLL(6)
+    QINFER_UNROLL(8)
     for (int t = 0; t < T; ++t) {
       const __m512i b = Broadcast4(a + t * stride + 16 + j * 4);
       QINFER_UNROLL(2)
@@ -54,7 +54,7 @@ QINFER_FN void Granule(const uint8_t* const (&p)[P], const int8_t* a, size_t str
 template <int T>
 QINFER_FN bool AnyScale(const float* by, size_t stride) {
   uint32_t bits = 0;
-  QINFER_UNROLL(6)
+  QINFER_UNROLL(8)
   for (int t = 0; t < T; ++t) {
     uint32_t one;
     memcpy(&one, by + t * stride, 4);
@@ -91,7 +91,7 @@ QINFER_FN void Totals(const Call& call, const Panel (&panel)[P], Rows x, bool pr
   QINFER_UNROLL(2)
   for (int i = 0; i < P; ++i) {
     p[i] = panel[i].codes;
-    QINFER_UNROLL(6)
+    QINFER_UNROLL(8)
     for (int t = 0; t < T; ++t) total[t][i] = _mm512_setzero_ps();
   }
   const uint32_t units_per_group = call.group / 32;
@@ -117,7 +117,7 @@ QINFER_FN void Totals(const Call& call, const Panel (&panel)[P], Rows x, bool pr
       for (int i = 0; i < P; ++i) PrefetchLine(p[i] + line);
     }
     __m512i acc[T][P];
-    QINFER_UNROLL(6)
+    QINFER_UNROLL(8)
     for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
     for (int i = 0; i < P; ++i)
       acc[t][i] = kHasMin ? _mm512_setzero_si512() : _mm512_set1_epi32(x.correction[t * x.units]);
@@ -125,11 +125,11 @@ QINFER_FN void Totals(const Call& call, const Panel (&panel)[P], Rows x, bool pr
       Granule<L, T, P>(p, x.codes, x.code_stride, acc, acc);
     } else {
       __m512i high[T][P];
-      QINFER_UNROLL(6)
+      QINFER_UNROLL(8)
       for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
       for (int i = 0; i < P; ++i) high[t][i] = _mm512_setzero_si512();
       Granule<L, T, P>(p, x.codes, x.code_stride, acc, high);
-      QINFER_UNROLL(6)
+      QINFER_UNROLL(8)
       for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
       for (int i = 0; i < P; ++i)
         acc[t][i] = _mm512_add_epi32(acc[t][i], _mm512_srai_epi32(high[t][i], L::kHighShift));
@@ -140,7 +140,7 @@ QINFER_FN void Totals(const Call& call, const Panel (&panel)[P], Rows x, bool pr
       const __m512 d = _mm512_loadu_ps(panel[i].scales + at);
       __m512 m = d;
       if constexpr (kHasMin) m = _mm512_loadu_ps(panel[i].scales + at + 16);
-      QINFER_UNROLL(6)
+      QINFER_UNROLL(8)
       for (int t = 0; t < T; ++t) {
         __m512 part = _mm512_mul_ps(d, _mm512_cvtepi32_ps(acc[t][i]));
         if constexpr (kHasMin)
@@ -161,11 +161,11 @@ QINFER_FN void TileBlocks32(const Call& call, const Panel (&panel)[P], uint32_t 
   if (planes == 2) {  // the second one is empty but for a few blocks
     __m512 rest[T][P];
     Totals<L, T, P, kHasMin, true>(call, panel, Rows::From(call, first + 1, 2), false, rest);
-    QINFER_UNROLL(6)
+    QINFER_UNROLL(8)
     for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
     for (int i = 0; i < P; ++i) total[t][i] = _mm512_add_ps(total[t][i], rest[t][i]);
   }
-  QINFER_UNROLL(6)
+  QINFER_UNROLL(8)
   for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
   for (int i = 0; i < P; ++i) {
     const uint32_t at = row + static_cast<uint32_t>(i) * kPanelRows;
