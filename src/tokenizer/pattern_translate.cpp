@@ -29,7 +29,6 @@ struct NamedClass {
 constexpr NamedClass kNamedClasses[] = {
     {"L", "\\p{L}", kLetter},
     {"Letter", "\\p{L}", kLetter},
-    {"Lo", "\\p{Lo}", 0},
     {"M", "\\p{M}", kMark},
     {"Mark", "\\p{M}", kMark},
     {"N", "\\p{N}", kNumber},
@@ -121,7 +120,16 @@ class Translator {
       }
       return OkStatus();
     }
-    out_.append(StrCat(negated ? "\\P{" : "\\p{", std::string(name), "}"));
+    const std::string plain = StrCat(negated ? "\\P{" : "\\p{", std::string(name), "}");
+    std::string additions;
+    AppendSubclassRanges(name, &additions);
+    if (additions.empty() || (negated && in_class)) {  // as above
+      out_.append(plain);
+    } else if (in_class) {
+      out_.append(StrCat(plain, additions));
+    } else {
+      out_.append(StrCat(negated ? "[^" : "[", "\\p{", std::string(name), "}", additions, "]"));
+    }
     return OkStatus();
   }
 

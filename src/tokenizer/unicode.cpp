@@ -21,6 +21,14 @@ constexpr Addition kAdditions[] = {
 #include "tokenizer/unicode_additions.inc"
 };
 
+struct Subclass {
+  std::string_view name;
+  uint32_t first, last;
+};
+constexpr Subclass kSubclasses[] = {
+#include "tokenizer/unicode_subclasses.inc"
+};
+
 struct Range {
   uint32_t first, last;
 };
@@ -239,19 +247,32 @@ void AppendLowercase(std::string_view text, String* out) {
   }
 }
 
-void AppendAdditionRanges(uint8_t mask, std::string* out) {
+namespace {
+
+void AppendRange(uint32_t first, uint32_t last, std::string* out) {
   const auto append_hex = [out](uint32_t value) {
     out->append("\\x{");
     for (int shift = 20; shift >= 0; shift -= 4)
       out->push_back("0123456789abcdef"[(value >> shift) & 15]);
     out->push_back('}');
   };
+  append_hex(first);
+  if (last == first) return;
+  out->push_back('-');
+  append_hex(last);
+}
+
+}  // namespace
+
+void AppendAdditionRanges(uint8_t mask, std::string* out) {
   for (const Addition& a : kAdditions) {
-    if ((a.mask & mask) == 0) continue;
-    append_hex(a.first);
-    if (a.last == a.first) continue;
-    out->push_back('-');
-    append_hex(a.last);
+    if ((a.mask & mask) != 0) AppendRange(a.first, a.last, out);
+  }
+}
+
+void AppendSubclassRanges(std::string_view name, std::string* out) {
+  for (const Subclass& s : kSubclasses) {
+    if (s.name == name) AppendRange(s.first, s.last, out);
   }
 }
 

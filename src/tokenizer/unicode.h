@@ -51,5 +51,7 @@ void AppendLowercase(std::string_view text, String* out);
 // Code points assigned after Unicode 14 of one class (a CharClass mask), as the inside of a PCRE2
 // character class.
 void AppendAdditionRanges(uint8_t mask, std::string* out);
+// The same for a general category of two letters, or a script; nothing for any other name.
+void AppendSubclassRanges(std::string_view name, std::string* out);
 
 }  // namespace qinfer::tokenizer

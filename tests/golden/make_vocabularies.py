@@ -18,7 +18,7 @@ import unicodedata
 import gguf
 
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tokenizer")
-NAMES = ["gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "deepseek-coder", "command-r", "starcoder", "llama-spm", "phi-3"]
+NAMES = ["gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "deepseek-coder", "command-r", "starcoder", "mpt", "refact", "llama-spm", "phi-3"]
 VERSION = "0.3.36"
 NORMAL, MARK = 1, "\u2581"
 

@@ -37,6 +37,13 @@ for c in sorted(classes):
     else: rows.append([c, c, classes[c]])
 write('additions', 'Code points assigned after Unicode 14, up to 16: first, last, class.', ['{0x%05X, 0x%05X, %s},' % tuple(r) for r in rows])
 
+# The same by categories and by the scripts that patterns name, for patterns that ask for them.
+rows = []
+for name in 'Lu Ll Lt Lm Lo Mn Mc Me Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Han Hiragana Katakana Hangul'.split():
+    new = [c for c in matches(r'\p{%s}' % name) if unicodedata.category(chr(c)) == 'Cn']
+    rows += ['{"%s", 0x%05X, 0x%05X},' % (name, a, b) for a, b in ranges(new)]
+write('subclasses', 'Code points assigned after Unicode 14, up to 16, by category and script: name, first, last.', rows)
+
 punctuation = set(points) - kept(pre_tokenizers.Punctuation('removed'))
 is_p = matches(r'\p{P}')
 write_set('punctuation', 'Code points that the Punctuation pre-tokenizer classes differently from category P.', {c for c in punctuation ^ is_p if c >= 0x80})
