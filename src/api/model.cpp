@@ -97,19 +97,14 @@ StatusOr<exec::Activations> ReadActivations(uint32_t activations, exec::Activati
 StatusOr<EngineChoice> ReadEngineOptions(const qinfer_engine_options* options) {
   qinfer_engine_options read;
   QINFER_RETURN_IF_ERROR(ReadStruct(options, "engine options", &read));
-  if (read.batch_tokens > 65536) {
-    return BadOption(StrCat("engine options.batch_tokens is ", read.batch_tokens,
-                            ", at most 65536 are possible"));
-  }
-  if (read.max_sessions > 65536) {
-    return BadOption(StrCat("engine options.max_sessions is ", read.max_sessions,
-                            ", at most 65536 are possible"));
-  }
   EngineChoice choice;
   engine::EngineOptions& engine = choice.engine;
   engine.context_tokens = read.context_tokens;
   if (read.max_sessions != 0) engine.max_sessions = read.max_sessions;
   if (read.batch_tokens != 0) engine.batch_tokens = read.batch_tokens;
+  if (const Status fits = engine::Engine::CheckLimits(engine); !fits.ok()) {
+    return BadOption(std::string(fits.message()));
+  }
   QINFER_ASSIGN_OR_RETURN(engine.k_type,
                           ReadKvType(read.k_type, kernels::KvType::kInt8, "engine options.k_type"));
   QINFER_ASSIGN_OR_RETURN(engine.v_type,

@@ -179,12 +179,26 @@ Status ModelLoadWork::StepOnce(const Deadline& deadline) {
   return InternalError("a load is in no phase");
 }
 
+// Ends that this model can never reach.
+void ModelLoadWork::ReportDefaults(const Log& log) const {
+  const model::GenerationDefaults& defaults = state_->model->generation_defaults();
+  for (const std::string& warning : defaults.warnings) log.Write(LogLevel::kWarning, warning);
+  const uint32_t vocabulary = state_->model->spec().vocab_size;
+  for (const int32_t id : defaults.eos_ids) {
+    if (static_cast<uint32_t>(id) < vocabulary) continue;
+    log.Write(LogLevel::kWarning, StrCat(state_->name, ": token ", id,
+                                         " is to end a text (eos_token_id), but the model ", "has ",
+                                         vocabulary, " tokens; it never will"));
+  }
+}
+
 void ModelLoadWork::Report() const {
   const Log& log = state_->runtime->log;
   if (!state_->chat_template_error().empty() && log.Enabled(LogLevel::kWarning)) {
     log.Write(LogLevel::kWarning,
               StrCat(state_->name, ": no chat template: ", state_->chat_template_error()));
   }
+  if (state_->model != nullptr && log.Enabled(LogLevel::kWarning)) ReportDefaults(log);
   if (log.Enabled(LogLevel::kInfo)) {
     log.Write(LogLevel::kInfo,
               StrCat(state_->name, ": loaded, ",

@@ -40,6 +40,7 @@ class ModelLoadWork final : public Work {
   Status StepTokenizer();
   StatusOr<bool> IsTokenizerJson() const;
   void Report() const;
+  void ReportDefaults(const Log& log) const;
 
   std::shared_ptr<ModelState> state_;
   SourceParts source_;

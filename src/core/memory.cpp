@@ -163,8 +163,7 @@ StatusOr<Buffer> Buffer::Create(Memory* memory, size_t bytes, const char* what) 
   const size_t align = huge ? kHugePage : Memory::kAlign;
   void* ptr = memory->Allocate(bytes, align, &over_limit);
   if (ptr == nullptr && over_limit) {
-    return BudgetError(StrCat(what, " needs ", bytes,
-                              " bytes, which would exceed host_bytes_limit (",
+    return BudgetError(StrCat(what, ": ", bytes, " bytes more would exceed host_bytes_limit (",
                               memory->limit_bytes(), " bytes, ",
                               memory->used_bytes() + memory->mapped_bytes(), " in use)"));
   }

@@ -13,20 +13,9 @@ constexpr uint32_t kMaxSessions = 1u << 16, kMaxBatch = 1u << 16;
 constexpr uint32_t kLookupRows = 8;
 
 Status FillOptions(const model::ModelSpec& spec, EngineOptions* options) {
+  QINFER_RETURN_IF_ERROR(Engine::CheckLimits(*options));
   if (options->context_tokens == 0) {
     options->context_tokens = std::max(1u, std::min(spec.max_context, kDefaultContext));
-  }
-  if (options->context_tokens > kMaxContext) {
-    return MisuseError(StrCat("context_tokens is ", options->context_tokens, "; at most ",
-                              kMaxContext, " are possible"));
-  }
-  if (options->max_sessions == 0 || options->max_sessions > kMaxSessions) {
-    return MisuseError(
-        StrCat("max_sessions is ", options->max_sessions, "; it must be 1 to ", kMaxSessions));
-  }
-  if (options->batch_tokens == 0 || options->batch_tokens > kMaxBatch) {
-    return MisuseError(
-        StrCat("batch_tokens is ", options->batch_tokens, "; it must be 1 to ", kMaxBatch));
   }
   options->batch_tokens =
       static_cast<uint32_t>(std::min<uint64_t>(options->batch_tokens, options->context_tokens));
@@ -58,7 +47,19 @@ exec::ForwardOptions ForwardOptionsOf(const model::ModelSpec& spec, const Engine
   return forward;
 }
 
+Status CheckLimit(const char* option, uint64_t value, uint64_t least, uint64_t most) {
+  if (value >= least && value <= most) return OkStatus();
+  return MisuseError(
+      StrCat("engine options.", option, " is ", value, "; ", least, " to ", most, " are possible"));
+}
+
 }  // namespace
+
+Status Engine::CheckLimits(const EngineOptions& options) {
+  QINFER_RETURN_IF_ERROR(CheckLimit("context_tokens", options.context_tokens, 0, kMaxContext));
+  QINFER_RETURN_IF_ERROR(CheckLimit("max_sessions", options.max_sessions, 1, kMaxSessions));
+  return CheckLimit("batch_tokens", options.batch_tokens, 1, kMaxBatch);
+}
 
 StatusOr<std::shared_ptr<Engine>> Engine::Create(std::shared_ptr<const exec::Model> model,
                                                  const exec::Context& context,

@@ -114,6 +114,9 @@ class Session {
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   virtual ~Engine() = default;
+  // MisuseError for sizes that no model can have, with the option's name. All that takes options
+  // begins with it.
+  static Status CheckLimits(const EngineOptions& options);
   static StatusOr<std::shared_ptr<Engine>> Create(std::shared_ptr<const exec::Model> model,
                                                   const exec::Context& context,
                                                   const EngineOptions& options);

@@ -141,6 +141,8 @@ Status SequenceImpl::Reserve(uint32_t count) {
     while (table.end_page() < end_page) {
       const uint32_t page = pool.Take();
       table.Append(page, pool.data(page));
+      // The pages before it are full before anybody reads them.
+      if (table.end_page() == end_page && end % kPageTokens != 0) pool.Initialize(page);
     }
   }
   reserved_ += count;
@@ -156,8 +158,10 @@ void SequenceImpl::Commit(uint32_t count) {
     PageTable& table = tables_[g];
     PagePool& pool = cache_->pool(g);
     for (uint32_t page = begin / kPageTokens; page * kPageTokens < length_; ++page) {
-      pool.header(table.id(page)).token_count =
+      PageHeader& header = pool.header(table.id(page));
+      header.token_count =
           static_cast<uint16_t>(std::min(length_ - page * kPageTokens, kPageTokens));
+      if (header.token_count == kPageTokens) header.initialized = 1;
     }
     const uint32_t first = FirstVisiblePage(cache_->groups()[g], length_);
     uint32_t recycled = 0;

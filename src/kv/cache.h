@@ -47,7 +47,8 @@ struct alignas(64) PageHeader {
   uint32_t owner = 0, epoch = 0;
   uint64_t last_use = 0;
   uint32_t next = 0, previous = 0;  // free list and, later, recency
-  uint8_t reserved[16] = {};
+  uint8_t initialized = 0;          // every byte has been written once
+  uint8_t reserved[15] = {};
 };
 static_assert(sizeof(PageHeader) == 64);
 

@@ -39,12 +39,21 @@ uint32_t PagePool::Take() {
   PageHeader& h = header(page);
   first_free_ = h.next;
   --free_count_;
+  const uint8_t initialized = h.initialized;
   h = PageHeader();
+  h.initialized = initialized;
   h.ref_count = 1;
   h.state = kUsed;
   h.dtype = dtype_;
   h.next = kNone;
   return page;
+}
+
+void PagePool::Initialize(uint32_t page) {
+  PageHeader& h = header(page);
+  if (h.initialized != 0) return;
+  std::memset(data(page), 0, page_bytes_);
+  h.initialized = 1;
 }
 
 void PagePool::AddReference(uint32_t page) {
@@ -70,6 +79,7 @@ uint32_t PagePool::Copy(uint32_t page) {
   const uint32_t copy = Take();
   std::memcpy(data(copy), data(page), page_bytes_);
   header(copy).token_count = header(page).token_count;
+  header(copy).initialized = header(page).initialized;
   DropReference(page);
   return copy;
 }

@@ -22,8 +22,12 @@ class PagePool {
   uint8_t* data(uint32_t page) { return data_.as<uint8_t>() + page * page_bytes_; }
   PageHeader& header(uint32_t page) { return headers_.as<PageHeader>()[page]; }
 
-  // The page that was freed last, with one reference; the caller has checked free_pages().
+  // The page that was freed last, with one reference; the caller has checked free_pages(). Holds
+  // what it held before, or nothing yet.
   uint32_t Take();
+  // Gives a page that was just taken contents, where it has never had any: attention reads whole
+  // pages, also those that are not full yet.
+  void Initialize(uint32_t page);
   void AddReference(uint32_t page);
   // The last reference returns the page to the free list.
   void DropReference(uint32_t page);

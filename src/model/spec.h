@@ -192,7 +192,8 @@ StatusOr<ModelSpec> SpecFromJson(std::string_view json, Memory* memory);
 
 // What generation_config.json or GGUF metadata says about ends and sampling.
 struct GenerationDefaults {
-  std::vector<int32_t> eos_ids;  // all of them
+  std::vector<int32_t> eos_ids;       // all of them
+  std::vector<std::string> warnings;  // what was passed over, with its place
   std::optional<float> temperature, top_p, min_p, repetition_penalty;
   std::optional<uint32_t> top_k;
 };

@@ -106,6 +106,59 @@ static void test_log(void) {
   CHECK(record.count >= 2 && record.bad_levels == 0 && record.empty == 0);
 }
 
+typedef struct last_warning {
+  int warnings;
+  char text[400]; /* of all of them */
+} last_warning;
+
+static void record_warning(void* user, int32_t level, const char* text, size_t size) {
+  last_warning* record = (last_warning*)user;
+  if (level != QINFER_LOG_WARNING) return;
+  ++record->warnings;
+  if (strlen(record->text) + size + 2 > sizeof record->text) return;
+  strcat(strcat(record->text, text), "\n");
+}
+
+/* An end that no token is: the model loads and works without, and the log says which and where. */
+static void test_log_of_ends(void) {
+  static const struct {
+    const char *json, *first, *second; /* what is to be in the log */
+  } cases[] = {
+      {"{\"eos_token_id\": 1}", NULL, NULL},
+      {"{\"eos_token_id\": -7}", "generation_config", "eos_token_id is -7"},
+      {"{\"eos_token_id\": [1, 123456789012]}", "generation_config", "123456789012"},
+      {"{\"eos_token_id\": [1, 999999]}", "token 999999", "it never will"},
+  };
+  size_t i;
+  for (i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    qinfer_error err = QINFER_ERROR_INIT;
+    qinfer_runtime* runtime = NULL;
+    qinfer_model* model = NULL;
+    last_warning record = {0, ""};
+    qinfer_runtime_options options = QINFER_RUNTIME_OPTIONS_INIT;
+    qinfer_source source = QINFER_SOURCE_INIT;
+    qinfer_task* task = NULL;
+    options.log = record_warning;
+    options.log_user = &record;
+    source.path.data = model_path();
+    source.path.size = QINFER_STRLEN;
+    source.generation_config_json.data = cases[i].json;
+    source.generation_config_json.size = QINFER_STRLEN;
+    CHECK_OK(qinfer_runtime_create(QINFER_ABI, &options, &runtime, &err));
+    CHECK_OK(qinfer_model_load_begin(runtime, &source, NULL, &task, &err));
+    CHECK_OK(qinfer_task_wait(task, UINT64_MAX, &err));
+    CHECK_OK(qinfer_task_take_model(task, &model, &err));
+    CHECK(record.warnings == (cases[i].first != NULL ? 1 : 0));
+    if (cases[i].first != NULL) {
+      CHECK(strstr(record.text, cases[i].first) != NULL);
+      CHECK(strstr(record.text, cases[i].second) != NULL);
+    }
+    qinfer_task_release(task);
+    qinfer_model_release(model);
+    qinfer_runtime_release(runtime);
+  }
+}
+
 static void test_allocator_and_limit(void) {
   qinfer_error err = QINFER_ERROR_INIT;
   counting_allocator counter;
@@ -296,6 +349,7 @@ static void test_io(void) {
 void test_hooks(void) {
   test_executors();
   test_log();
+  test_log_of_ends();
   test_allocator_and_limit();
   test_plan();
   test_io();

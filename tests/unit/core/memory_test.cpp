@@ -32,7 +32,7 @@ TEST(Memory, LimitIsABudgetErrorThatNamesWhatAndHowMuch) {
   auto b = Buffer::Create(&memory, 401, "KV pages");
   ASSERT_FALSE(b.ok());
   EXPECT_EQ(b.status().code(), absl::StatusCode::kOutOfRange);
-  EXPECT_NE(b.status().message().find("KV pages needs 401 bytes"), absl::string_view::npos);
+  EXPECT_NE(b.status().message().find("KV pages: 401 bytes more"), absl::string_view::npos);
   EXPECT_FALSE(memory.ReserveMapped(401).ok());
   EXPECT_TRUE(memory.ReserveMapped(400).ok());
   memory.ReleaseMapped(400);

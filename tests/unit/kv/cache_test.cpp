@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
@@ -307,6 +308,52 @@ TEST(Cache, RandomOperationsAgainstAPlainModel) {
     models.clear();
     for (uint32_t g = 0; g < groups.size(); ++g) EXPECT_EQ((*cache)->free_pages(g), all[g]);
   }
+}
+
+// Attention reads whole pages. What it reads past the last token has been written before, whatever
+// the memory held that the pool was given.
+TEST(Cache, PagesThatAreReadBeforeTheyAreFullHoldSomething) {
+  AllocatorHooks hooks;
+  hooks.alloc = [](void*, size_t bytes, size_t align) -> void* {
+    void* block = std::aligned_alloc(align, (bytes + align - 1) / align * align);
+    if (block != nullptr) std::memset(block, 0xAB, bytes);
+    return block;
+  };
+  hooks.release = [](void*, void* block, size_t, size_t) { std::free(block); };
+  Memory memory(hooks);
+  const GroupLayout group = Group(0);
+  auto cache = Cache::Create({group}, Options(64), &memory);
+  ASSERT_TRUE(cache.ok());
+  const auto past = [&](const Sequence& sequence) {
+    uint32_t first = 0;
+    const auto pages = sequence.Pages(0, &first);
+    const uint8_t* page = pages[pages.size() - 1];
+    return std::vector<uint8_t>(page, page + group.page_bytes);
+  };
+  const std::vector<uint8_t> zeros(group.page_bytes, 0);
+  auto sequence = *(*cache)->NewSequence();
+  ASSERT_TRUE(sequence->Reserve(5).ok());
+  EXPECT_EQ(past(*sequence), zeros);
+  Write(sequence.get(), 0, 4, 77);
+  sequence->Commit(5);
+  ASSERT_TRUE(sequence->Reserve(3).ok());
+  EXPECT_EQ(ReadSlot(*sequence, 0, 4), 77u);
+  sequence->Commit(3);
+  // A page in the middle, which its tokens fill, and a last one.
+  ASSERT_TRUE(sequence->Reserve(3 * kPage - 9).ok());
+  EXPECT_EQ(past(*sequence), zeros);
+  // What was reserved to be filled and then was not, is as new.
+  sequence->Rollback();
+  ASSERT_TRUE(sequence->Reserve(2 * kPage - 8).ok());
+  sequence->Rollback();
+  auto other = *(*cache)->NewSequence();
+  ASSERT_TRUE(other->Reserve(1).ok());
+  EXPECT_EQ(past(*other), zeros);
+  // A fork's own copy of a page that is not full.
+  auto fork = *sequence->Fork();
+  ASSERT_TRUE(fork->Reserve(1).ok());
+  EXPECT_EQ(ReadSlot(*fork, 0, 4), 77u);
+  EXPECT_EQ(past(*fork)[group.page_bytes - 1], 0);
 }
 
 }  // namespace
