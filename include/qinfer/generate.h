@@ -92,7 +92,11 @@ typedef struct qinfer_logit_bias {
 #define QINFER_GENERATE_MODEL_DEFAULTS ((uint64_t)1 << 2)
 /* Events say whether their text is reasoning (qinfer_event.channel), and the tags around it are
  * taken out. After a begin tag comes reasoning, after an end tag text; reasoning that no tag ends
- * goes on to the end. White space around tags stays. Tokens and logprobs do not change. */
+ * goes on to the end. White space around tags stays. Tokens and logprobs do not change.
+ * Where no tags are given and the vocabulary has Harmony's markers as special tokens (gpt-oss:
+ * <|start|>, <|channel|>, <|message|>, <|end|>), messages of channel `final` and of none are text,
+ * all others (analysis, commentary, calls of tools) reasoning; markers and headers are taken out.
+ */
 #define QINFER_GENERATE_SPLIT_REASONING ((uint64_t)1 << 3)
 /* Guesses the next tokens from what the session's tokens say elsewhere and checks several in one
  * step: faster where the text repeats its prompt or itself. Tokens, logprobs and ends are those of
@@ -103,7 +107,8 @@ typedef struct qinfer_logit_bias {
 #define QINFER_TOP_K_OFF UINT32_MAX
 
 /* Of the first text. DETECT: reasoning where the session's tokens end with the begin tag, but for
- * white space, as after templates that open the reasoning themselves; text otherwise. */
+ * white space, as after templates that open the reasoning themselves, or inside a message of
+ * reasoning; text otherwise. */
 #define QINFER_REASONING_DETECT 0u
 #define QINFER_REASONING_OUTSIDE 1u
 #define QINFER_REASONING_INSIDE 2u /* also to go on after a generation that ended inside */
@@ -130,8 +135,9 @@ typedef struct qinfer_generate_options {
    * reasoning, the text and the tags (special tokens too) together, as they come. */
   const qinfer_str* stop_strings;
   uint64_t stop_string_count;
-  /* With SPLIT_REASONING only; both or none: empty = "<think>" and "</think>". Tags may be special
-   * tokens, or any tokens that have their text together; neither may contain the other. */
+  /* With SPLIT_REASONING only; both or none: empty = "<think>" and "</think>", or Harmony's
+   * channels. Tags may be special tokens, or any tokens that have their text together; neither may
+   * contain the other. */
   qinfer_str reasoning_begin, reasoning_end;
   uint32_t reasoning_start; /* QINFER_REASONING_... */
   uint32_t reserved;

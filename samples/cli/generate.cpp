@@ -104,7 +104,8 @@ void AddSampling(CLI::App* app, GenerateOptions* options) {
       ->capture_default_str();
   app->add_option("--stop", options->stop, "Text that ends the output; may be repeated");
   app->add_option("--reasoning", options->reasoning,
-                  "Text between <think> and </think>. show: as the model writes it; split: to "
+                  "Text between <think> and </think>, or in other channels than final. show: as "
+                  "the model writes it; split: to "
                   "stderr, or with --json in a field of its own; hide: left out")
       ->check(CLI::IsMember({"show", "split", "hide"}))
       ->capture_default_str();

@@ -72,6 +72,7 @@ Status ReadReasoning(const qinfer_generate_options& options, GenerateOptions* ou
   if (begin.empty() != end.empty()) {
     return BadOption("reasoning_begin and reasoning_end: give both tags, or none for <think>");
   }
+  made.channels = begin.empty();
   if (!begin.empty()) made.tags = {std::move(begin), std::move(end)};
   QINFER_RETURN_IF_ERROR(WithDetail(engine::ValidateTags(made.tags), QINFER_DETAIL_OPTION));
   switch (options.reasoning_start) {

@@ -33,8 +33,11 @@ struct EngineOptions {
 
 struct ReasoningOptions {
   ReasoningTags tags;
-  // Of the first text; absent: reasoning where the session's tokens end with the begin tag.
+  // Of the first text; absent: what the session's tokens say, which may end with the begin tag, or
+  // inside a message.
   std::optional<Channel> start;
+  // By Harmony's channels, where the vocabulary has their markers, and not by the tags.
+  bool channels = false;
 };
 
 struct GenerateOptions {

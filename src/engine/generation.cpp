@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/engine_impl.h"
+#include "engine/harmony.h"
 
 namespace qinfer::engine {
 namespace {
@@ -72,7 +73,7 @@ class GenerationImpl final : public Generation, public Job {
     if (room == 0) {
       events_.emplace_back();
       events_.back().finish = FinishReason::kContextFull;
-      if (splitter_.has_value()) events_.back().channel = splitter_->channel();
+      if (splitter_ != nullptr) events_.back().channel = splitter_->channel();
       state = State::kFinished;
     }
     return OkStatus();
@@ -155,13 +156,22 @@ class GenerationImpl final : public Generation, public Job {
   // takes it away again.
   void InitReasoning(absl::Span<const int32_t> before) {
     const auto* tokenizer = session_->engine()->model().tokenizer();
+    if (options_.reasoning->channels && tokenizer != nullptr) {
+      special_tags_ = HarmonyMarkers(*tokenizer);
+    }
+    if (!special_tags_.empty()) {
+      const std::optional<Channel> start = options_.reasoning->start;
+      auto splitter = std::make_unique<HarmonySplitter>(start.value_or(Channel::kText));
+      if (!start.has_value()) splitter->Begin(HarmonyStart(*tokenizer, before));
+      splitter_ = std::move(splitter);
+      return;
+    }
     const ReasoningTags& tags = options_.reasoning->tags;
     std::string prompt;  // its end
     if (tokenizer != nullptr) {
-      const std::string* texts[] = {&tags.begin, &tags.end};
-      for (int i = 0; i < 2; ++i) {
-        const int32_t id = tokenizer->TokenId(*texts[i]);
-        if (tokenizer->IsSpecial(id)) special_tags_[i] = id;
+      for (const std::string* text : {&tags.begin, &tags.end}) {
+        const int32_t id = tokenizer->TokenId(*text);
+        if (tokenizer->IsSpecial(id)) special_tags_.push_back(id);
       }
       const size_t count = std::min(before.size(), tags.begin.size() + kWhiteSpaceTokens);
       for (const int32_t token : before.last(count)) {
@@ -169,21 +179,22 @@ class GenerationImpl final : public Generation, public Job {
       }
     }
     const Channel found = OpensReasoning(prompt, tags) ? Channel::kReasoning : Channel::kText;
-    splitter_.emplace(tags, options_.reasoning->start.value_or(found));
+    splitter_ =
+        std::make_unique<ReasoningSplitter>(tags, options_.reasoning->start.value_or(found));
   }
 
   void AddEvent(Event event) {
-    if (!splitter_.has_value()) {
+    if (splitter_ == nullptr) {
       events_.push_back(std::move(event));
       return;
     }
-    std::vector<ReasoningSplitter::Piece> pieces;
+    std::vector<ChannelSplitter::Piece> pieces;
     splitter_->Push(event.text, &pieces);
     if (event.finish != FinishReason::kNone) splitter_->Flush(&pieces);
     event.text.clear();
     event.channel = splitter_->channel();
     const FinishReason finish = std::exchange(event.finish, FinishReason::kNone);
-    for (ReasoningSplitter::Piece& piece : pieces) {
+    for (ChannelSplitter::Piece& piece : pieces) {
       if (!event.text.empty()) {
         events_.push_back(std::move(event));
         event = Event();
@@ -210,7 +221,8 @@ class GenerationImpl final : public Generation, public Job {
     const auto* tokenizer = session_->engine()->model().tokenizer();
     if (tokenizer == nullptr) return false;
     bytes_.clear();
-    const bool tag = token >= 0 && (token == special_tags_[0] || token == special_tags_[1]);
+    const bool tag =
+        std::find(special_tags_.begin(), special_tags_.end(), token) != special_tags_.end();
     tokenizer->AppendToken(token, at_text_start_, /*skip_special=*/!tag, &bytes_);
     at_text_start_ = at_text_start_ && tokenizer->IsSpecial(token);
     return text_.Push(bytes_, out);
@@ -229,8 +241,8 @@ class GenerationImpl final : public Generation, public Job {
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<PromptLookup> lookup_;  // null where it was not asked for
   TextStream text_;
-  std::optional<ReasoningSplitter> splitter_;
-  int32_t special_tags_[2] = {-1, -1};  // begin, end; -1: not a special token
+  std::unique_ptr<ChannelSplitter> splitter_;  // null where reasoning is not split
+  std::vector<int32_t> special_tags_;          // special tokens that the splitter sees as text
   const uint32_t prompt_tokens_;
   std::atomic<uint32_t> generated_{0};
   bool at_text_start_ = false;  // only special tokens so far

@@ -42,23 +42,23 @@ void ReasoningSplitter::Push(std::string_view text, std::vector<Piece>* out) {
     const size_t begin = rest.find(tags_.begin), end = rest.find(tags_.end);
     const size_t first = std::min(begin, end);
     if (first == std::string_view::npos) break;
-    Emit(rest.substr(0, first), out);
+    AppendPiece(channel_, rest.substr(0, first), out);
     rest.remove_prefix(first + (first == begin ? tags_.begin : tags_.end).size());
     channel_ = first == begin ? Channel::kReasoning : Channel::kText;
   }
   const size_t keep = std::max(PartialMatch(rest, tags_.begin), PartialMatch(rest, tags_.end));
-  Emit(rest.substr(0, rest.size() - keep), out);
+  AppendPiece(channel_, rest.substr(0, rest.size() - keep), out);
   held_.erase(0, held_.size() - keep);
 }
 
 void ReasoningSplitter::Flush(std::vector<Piece>* out) {
-  Emit(held_, out);
+  AppendPiece(channel_, held_, out);
   held_.clear();
 }
 
-void ReasoningSplitter::Emit(std::string_view text, std::vector<Piece>* out) const {
+void ChannelSplitter::AppendPiece(Channel channel, std::string_view text, std::vector<Piece>* out) {
   if (text.empty()) return;
-  if (out->empty() || out->back().channel != channel_) out->push_back({channel_, {}});
+  if (out->empty() || out->back().channel != channel) out->push_back({channel, {}});
   out->back().text.append(text);
 }
 

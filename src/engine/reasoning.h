@@ -1,6 +1,7 @@
-// Telling a generation's reasoning from its answer by the tags that a model writes around it. Text
-// in, pieces of one channel each out, the tags taken away and what may become a tag held back.
-// Knows no tokens; the caller has already cut the text at stop strings and made it valid UTF-8.
+// Telling a generation's reasoning from its answer: the interface, and the splitter by the tags
+// that a model writes around its reasoning; harmony.h has the one for channels. What may become a
+// tag is held back. Knows no tokens; the caller has already cut the text at stop strings and made
+// it valid UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -26,28 +27,39 @@ Status ValidateTags(const ReasoningTags& tags);
 // reasoning themselves, and generation starts inside it.
 bool OpensReasoning(std::string_view prompt, const ReasoningTags& tags);
 
-class ReasoningSplitter {
+// Text in, pieces of channels out, without what marks them. However a text is cut up for Push, the
+// pieces of each channel join to the same.
+class ChannelSplitter {
  public:
   struct Piece {
     Channel channel = Channel::kText;
     std::string text;  // not empty
   };
 
+  virtual ~ChannelSplitter() = default;
+  virtual void Push(std::string_view text, std::vector<Piece>* out) = 0;
+  // The end: what was held back turned out to be no mark.
+  virtual void Flush(std::vector<Piece>* out) = 0;
+  // Of the text that comes next.
+  virtual Channel channel() const = 0;
+
+ protected:
+  // Adds to the last piece where that is of the same channel; nothing for an empty text.
+  static void AppendPiece(Channel channel, std::string_view text, std::vector<Piece>* out);
+};
+
+class ReasoningSplitter final : public ChannelSplitter {
+ public:
   // `tags` have passed ValidateTags.
   ReasoningSplitter(ReasoningTags tags, Channel start) : tags_(std::move(tags)), channel_(start) {}
 
   // After a begin tag comes reasoning and after an end tag comes text, whatever came before, so
-  // that a tag never shows. However a text is cut up for Push, the pieces of each channel join to
-  // the same.
-  void Push(std::string_view text, std::vector<Piece>* out);
-  // The end: what was held back turned out to be no tag.
-  void Flush(std::vector<Piece>* out);
-  // Of the text that comes next.
-  Channel channel() const { return channel_; }
+  // that a tag never shows.
+  void Push(std::string_view text, std::vector<Piece>* out) override;
+  void Flush(std::vector<Piece>* out) override;
+  Channel channel() const override { return channel_; }
 
  private:
-  void Emit(std::string_view text, std::vector<Piece>* out) const;
-
   ReasoningTags tags_;
   Channel channel_;
   std::string held_;  // the start of a tag, perhaps
