@@ -1,6 +1,7 @@
 // Tiles of the integer matrix product on AVX-512 VNNI where activations and units are blocks of 32
 // inputs and scales are floats, the usual case: a unit's sum goes straight into the total. Up to
-// two panels of 16 rows (a vector each) by up to six tokens, or one by up to eight. Internal linkage only.
+// two panels of 16 rows (a vector each) by up to six tokens, or one by up to eight. Internal
+// linkage only.
 #pragma once
 
 #include "kernels/cpu/avx512/lines.h"
