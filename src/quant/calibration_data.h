@@ -74,6 +74,8 @@ auto* FindStats(Table& table, uint32_t layer, model::LinearRole role, uint32_t p
   return static_cast<decltype(&*it)>(nullptr);
 }
 
+class CalibrationKeeper;
+
 class CalibrationData final : public Calibration,
                               public std::enable_shared_from_this<CalibrationData> {
  public:
@@ -137,6 +139,16 @@ class CalibrationData final : public Calibration,
   // Experts that it holds at once, where a budget of hidden states is set; 0 = all of a layer.
   void set_expert_window(uint32_t experts) { expert_window_ = experts; }
   uint32_t expert_window() const { return expert_window_; }
+  // Where the next run keeps how far it is, and finds how far another was; outlives that run.
+  void set_keeper(CalibrationKeeper* keeper) { keeper_ = keeper; }
+  CalibrationKeeper* keeper() const { return keeper_; }
+  // What runs have not done again: samples that the model had written, and samples that were
+  // through a layer or the head.
+  struct Reused {
+    uint64_t samples = 0, steps = 0;
+  };
+  Reused* mutable_reused() { return &reused_; }
+  const Reused& reused() const { return reused_; }
 
   const model::ModelSpec& spec() const { return spec_; }
   const std::shared_ptr<const format::Checkpoint>& checkpoint() const { return checkpoint_; }
@@ -169,6 +181,8 @@ class CalibrationData final : public Calibration,
   bool want_self_generated_ = false, running_ = false;
   uint64_t hidden_budget_ = 0;
   uint32_t expert_window_ = 0;
+  CalibrationKeeper* keeper_ = nullptr;
+  Reused reused_;
   mutable std::shared_ptr<const SourceTokenizer> tokenizer_;  // kept for further texts
 };
 

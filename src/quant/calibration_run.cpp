@@ -8,6 +8,7 @@
 #include "quant/calibration_data.h"
 #include "quant/hidden_states.h"
 #include "quant/self_generate.h"
+#include "quant/tap_observer.h"
 
 namespace qinfer::quant {
 namespace {
@@ -15,12 +16,19 @@ namespace {
 class CalibrationRun final : public Work {
  public:
   CalibrationRun(std::shared_ptr<CalibrationData> data, bool self_generate)
-      : data_(std::move(data)), before_(data_->SaveFeed()), self_generate_(self_generate) {}
+      : data_(std::move(data)),
+        before_(data_->SaveFeed()),
+        keeper_(data_->keeper()),
+        self_generate_(self_generate) {
+    *data_->mutable_reused() = {};
+    if (keeper_ != nullptr) progress_.phase = "sync";
+  }
   // A run that did not finish leaves the calibration as it was.
   ~CalibrationRun() override {
     if (!committed_) data_->RestoreFeed(std::move(before_));
     data_->set_hidden_budget(0);
     data_->set_expert_window(0);
+    data_->set_keeper(nullptr);
     data_->set_running(false);
   }
 
@@ -28,17 +36,36 @@ class CalibrationRun final : public Work {
     do {
       StatusOr<bool> done = StepOnce(deadline);
       if (!done.ok() || *done) return done;
-    } while (!deadline.Expired());
+    } while (!deadline.Expired() && !waits_next());
     if (deadline.Cancelled()) return CancelledError();
     return false;
   }
 
+  bool waits_next() const override {
+    return phase_ == Phase::kSave || (phase_ == Phase::kTakeUp && keeper_ != nullptr) ||
+           (phase_ == Phase::kChoose && found_);
+  }
+
  private:
-  enum class Phase : uint8_t { kGenerate, kChoose, kEmbed, kLoad, kLayer, kHead, kDone };
+  using In = CalibrationPosition::In;
+  enum class Phase : uint8_t {
+    kTakeUp,
+    kGenerate,
+    kChoose,
+    kEmbed,
+    kLoad,
+    kLayer,
+    kHead,
+    kSave,
+    kDone
+  };
 
   StatusOr<bool> StepOnce(const Deadline& deadline) {
     if (deadline.Cancelled()) return CancelledError();
     switch (phase_) {
+      case Phase::kTakeUp:
+        QINFER_RETURN_IF_ERROR(TakeUp());
+        return false;
       case Phase::kGenerate:
         QINFER_RETURN_IF_ERROR(Generate(deadline));
         return false;
@@ -57,6 +84,9 @@ class CalibrationRun final : public Work {
       case Phase::kHead:
         QINFER_RETURN_IF_ERROR(HeadOne());
         return false;
+      case Phase::kSave:
+        QINFER_RETURN_IF_ERROR(Save());
+        return false;
       case Phase::kDone:
         QINFER_RETURN_IF_ERROR(
             data_->Commit(std::move(stats_), samples_.size(), tokens_, self_generate_));
@@ -66,11 +96,57 @@ class CalibrationRun final : public Work {
     return InternalError("calibration is in no phase");
   }
 
-  Status Generate(const Deadline& deadline) {
-    if (!self_generate_) {
-      phase_ = Phase::kChoose;
-      return OkStatus();
+  // What an earlier run has left: samples here, statistics and hidden states in Choose.
+  Status TakeUp() {
+    phase_ = self_generate_ ? Phase::kGenerate : Phase::kChoose;
+    if (keeper_ == nullptr) return OkStatus();
+    progress_.phase = "calibrate";
+    QINFER_ASSIGN_OR_RETURN(found_, keeper_->Find(data_->spec().vocab_size));
+    if (!found_) return OkStatus();
+    written_ = keeper_->TakeWritten();
+    found_ = keeper_->position().in != In::kWriting;
+    if (found_) progress_.phase = "sync";
+    data_->mutable_reused()->samples = written_.samples.size() + written_.waiting.size();
+    if (!self_generate_ || !written_.complete) return OkStatus();
+    data_->AddGenerated(written_.samples, {});
+    phase_ = Phase::kChoose;
+    return OkStatus();
+  }
+
+  // Between two samples.
+  void Kept() {
+    if (keeper_ == nullptr || phase_ == Phase::kDone || !keeper_->Due()) return;
+    after_save_ = phase_;
+    doing_ = progress_.phase.exchange("sync");
+    phase_ = Phase::kSave;
+  }
+
+  Status Save() {
+    phase_ = after_save_;
+    progress_.phase = doing_;
+    CalibrationPosition position{In::kWriting, chunk_begin_, chunk_end_, at_, layer_};
+    switch (phase_) {
+      case Phase::kEmbed:
+        position.in = In::kBetweenPasses;
+        position.end = position.begin;
+        break;
+      case Phase::kLoad:
+      case Phase::kLayer:
+        position.in = In::kLayer;
+        break;
+      case Phase::kHead:
+        position.in = In::kHead;
+        break;
+      default:
+        return keeper_->Save(generation_ != nullptr ? generation_->Written() : written_, position,
+                             {}, {});
     }
+    absl::Span<const uint8_t> hidden;
+    if (position.in != In::kBetweenPasses) hidden = {hidden_.as<uint8_t>(), hidden_.size()};
+    return keeper_->Save(written_, position, stats_, hidden);
+  }
+
+  Status Generate(const Deadline& deadline) {
     if (generation_ == nullptr) {
       progress_.phase = "write samples";
       SelfGenerateOptions options;
@@ -80,14 +156,24 @@ class CalibrationRun final : public Work {
       QINFER_ASSIGN_OR_RETURN(
           generation_, SelfGenerateWork::Create(data_->checkpoint(), options, data_->context(),
                                                 Share(data_->tokenizer())));
+      generation_->Restore(std::move(written_));
+      finished_ = generation_->finished();
     }
     QINFER_ASSIGN_OR_RETURN(const bool done, generation_->Step(deadline));
     progress_.total = generation_->progress().total.load();
     progress_.done = generation_->progress().done.load();
-    if (!done) return OkStatus();
-    data_->AddGenerated(generation_->TakeSamples(), {});
+    if (!done) {
+      if (std::exchange(finished_, generation_->finished()) != finished_) Kept();
+      return OkStatus();
+    }
+    written_ = WrittenSamples();
+    written_.samples = generation_->TakeSamples();
+    written_.complete = true;
+    data_->AddGenerated(written_.samples, {});
+    if (keeper_ == nullptr) written_ = WrittenSamples();
     generation_.reset();
     phase_ = Phase::kChoose;
+    Kept();
     return OkStatus();
   }
 
@@ -117,7 +203,60 @@ class CalibrationRun final : public Work {
     progress_.done = 0;
     progress_.total = samples_.size() * (layers_ + 1);
     QINFER_RETURN_IF_ERROR(DivideBudget(longest));
+    if (std::exchange(found_, false)) {
+      QINFER_ASSIGN_OR_RETURN(const bool restored, Restore());
+      if (restored) return OkStatus();
+      QINFER_ASSIGN_OR_RETURN(stats_, data_->NewStats());
+      chunk_begin_ = chunk_end_ = 0;
+      progress_.done = 0;
+    }
     return NextChunk();
+  }
+
+  // Goes on where an earlier run was. False where its state is not whole, or its pass is too large
+  // for this run's limit.
+  StatusOr<bool> Restore() {
+    const CalibrationPosition& position = keeper_->position();
+    const bool between = position.in == In::kBetweenPasses;
+    if (position.begin > position.end || position.end > samples_.size()) return false;
+    if (between != (position.begin == position.end)) return false;
+    if (!between && (position.at < position.begin || position.at >= position.end)) return false;
+    if (position.in == In::kLayer && position.layer >= layers_) return false;
+    QINFER_ASSIGN_OR_RETURN(const bool whole, keeper_->LoadStats(&stats_));
+    if (!whole) return false;
+    const uint64_t length = position.end - position.begin;
+    progress_.done = position.begin * (layers_ + 1);
+    chunk_begin_ = chunk_end_ = position.begin;
+    if (between) {
+      QINFER_RETURN_IF_ERROR(NextChunk());
+    } else {
+      uint64_t tokens = 0, before = 0;
+      for (size_t i = position.begin; i < position.end; ++i) {
+        if (i == position.at) before = tokens;
+        tokens += samples_[i].tokens.size();
+      }
+      const uint64_t bytes = tokens * data_->spec().hidden_size * sizeof(float);
+      if (length > 1 && bytes > chunk_limit_) return false;
+      QINFER_RETURN_IF_ERROR(MakeHidden(bytes));
+      QINFER_ASSIGN_OR_RETURN(const bool there,
+                              keeper_->LoadHidden({hidden_.as<uint8_t>(), hidden_.size()}));
+      if (!there) return false;
+      chunk_end_ = position.end;
+      at_ = position.at;
+      row_ = before;
+      layer_ = position.in == In::kHead ? layers_ : position.layer;
+      phase_ = position.in == In::kHead ? Phase::kHead : Phase::kLoad;
+      progress_.done += length * layer_ + (position.at - position.begin);
+    }
+    data_->mutable_reused()->steps = progress_.done;
+    return true;
+  }
+
+  Status MakeHidden(uint64_t bytes) {
+    hidden_ = Buffer();
+    QINFER_ASSIGN_OR_RETURN(hidden_, Buffer::Create(data_->context().memory, bytes,
+                                                    "hidden states of calibration samples"));
+    return OkStatus();
   }
 
   // What is left of the limit once a layer is loaded is for hidden states; without a limit a
@@ -170,10 +309,7 @@ class CalibrationRun final : public Work {
       bytes += more;
       ++chunk_end_;
     }
-    StatusOr<Buffer> hidden =
-        Buffer::Create(data_->context().memory, bytes, "hidden states of calibration samples");
-    if (!hidden.ok()) return hidden.status();
-    hidden_ = std::move(hidden).value();
+    QINFER_RETURN_IF_ERROR(MakeHidden(bytes));
     Rewind();
     phase_ = Phase::kEmbed;
     layer_ = 0;
@@ -211,67 +347,68 @@ class CalibrationRun final : public Work {
     return OkStatus();
   }
 
+  Status Observe() {
+    return taps_.Step(&stats_, data_->checkpoint()->name(), data_->context().executor);
+  }
+
   Status RunOne(const Deadline& deadline) {
+    if (!taps_.empty()) return Observe();
     if (!begun_) {
       const uint32_t length = static_cast<uint32_t>(samples_[at_].tokens.size());
       QINFER_RETURN_IF_ERROR(
           forward_->BeginLayer(store_->weights(), layer_, {&length, 1}, HiddenOfCurrent()));
       begun_ = true;
     }
-    Status tapped;
+    Deadline until_tap = deadline;
     const exec::Tap tap = [&](const exec::TapInput& input) {
-      if (tapped.ok()) tapped = Observe(input);
+      taps_.Show(input);
+      until_tap.until_ns = 0;
     };
-    QINFER_ASSIGN_OR_RETURN(const bool done, forward_->StepLayer(tap, deadline));
-    QINFER_RETURN_IF_ERROR(tapped);
+    QINFER_ASSIGN_OR_RETURN(const bool done, forward_->StepLayer(tap, until_tap));
     if (!done) return OkStatus();
+    if (!taps_.empty()) return InternalError("a layer shows an input after its end");
     begun_ = false;
     ++progress_.done;
-    if (!Advance()) return OkStatus();
-    store_.reset();
-    phase_ = ++layer_ == layers_ ? Phase::kHead : Phase::kLoad;
+    if (Advance()) {
+      store_.reset();
+      phase_ = ++layer_ == layers_ ? Phase::kHead : Phase::kLoad;
+    }
+    Kept();
     return OkStatus();
   }
 
   // The head's input is the last hidden state after the final norm; the head itself is not needed.
   Status HeadOne() {
-    const model::ModelSpec& spec = data_->spec();
-    const uint32_t length = static_cast<uint32_t>(samples_[at_].tokens.size());
-    float* hidden = HiddenOfCurrent();
-    QINFER_RETURN_IF_ERROR(
-        ApplyFinalNorm(*data_->checkpoint(), spec, data_->context(), length, hidden));
-    QINFER_RETURN_IF_ERROR(Observe({UINT32_MAX, model::LinearRole::kHead, hidden, spec.hidden_size,
-                                    length, spec.hidden_size}));
+    if (taps_.empty()) {
+      const model::ModelSpec& spec = data_->spec();
+      const uint32_t length = static_cast<uint32_t>(samples_[at_].tokens.size());
+      float* hidden = HiddenOfCurrent();
+      QINFER_RETURN_IF_ERROR(
+          ApplyFinalNorm(*data_->checkpoint(), spec, data_->context(), length, hidden));
+      taps_.Show({UINT32_MAX, model::LinearRole::kHead, hidden, spec.hidden_size, length,
+                  spec.hidden_size});
+      return OkStatus();
+    }
+    QINFER_RETURN_IF_ERROR(Observe());
+    if (!taps_.empty()) return OkStatus();
     ++progress_.done;
-    if (Advance()) return NextChunk();
-    return OkStatus();
-  }
-
-  Status Observe(const exec::TapInput& input) {
-    const model::LinearRole role = InputOf(input.role);
-    InputStats* stats = FindStats(stats_, input.layer, role, input.part);
-    if (stats == nullptr) return OkStatus();
-    if (stats->moments.channels() != input.cols) {
-      return InternalError("a tapped input has an unexpected width");
-    }
-    const Batch batch{input.x, input.stride, input.tokens, input.cols};
-    QINFER_RETURN_IF_ERROR(stats->observer->Observe(batch, data_->context().executor));
-    if (stats->observer->non_finite() != 0) {
-      return FormatError(
-          StrCat(data_->checkpoint()->name(), ": the input of ", std::string(model::RoleName(role)),
-                 input.layer == UINT32_MAX ? std::string() : StrCat(" in layer ", input.layer),
-                 " is not finite; the model's weights are damaged or overflow"));
-    }
-    stats->moments.Observe(batch, 1, data_->context().executor);
+    if (Advance()) QINFER_RETURN_IF_ERROR(NextChunk());
+    Kept();
     return OkStatus();
   }
 
   std::shared_ptr<CalibrationData> data_;
   CalibrationData::Feed before_;
   bool committed_ = false;
-  bool begun_ = false;  // a layer on the current sample
+  bool begun_ = false;               // a layer on the current sample
+  CalibrationKeeper* const keeper_;  // null: nothing is kept
   const bool self_generate_;
-  Phase phase_ = Phase::kGenerate;
+  Phase phase_ = Phase::kTakeUp, after_save_ = Phase::kTakeUp;
+  const char* doing_ = "";  // for the time after a save
+  bool found_ = false;      // statistics of an earlier run
+  WrittenSamples written_;  // of an earlier run, or all of them
+  uint64_t finished_ = 0;   // samples that the model has written
+  TapObserver taps_;
   std::unique_ptr<SelfGenerateWork> generation_;
   std::vector<Sample> samples_;
   uint64_t tokens_ = 0, chunk_limit_ = 0;

@@ -40,7 +40,8 @@ class Drift {
                               const Deadline& deadline);
   StatusOr<bool> RunQuantized(const exec::LayerWeights& weights, uint32_t layer, size_t sample,
                               const Deadline& deadline);
-  ErrorSums Compare() const;
+  // Compares the two a piece at a time: true when `sums` holds all of them.
+  bool StepCompare(ErrorSums* sums);
 
   // --- The head: its inputs, sample by sample; then slices of rows, in order, of both heads. The
   // same slice until it is true.
@@ -96,6 +97,7 @@ class Drift {
   Buffer head_inputs_, head_logits_, head_scratch_;
   uint64_t slice_rows_ = 0;
   bool layer_begun_ = false;
+  size_t compared_ = 0;  // tokens
   // Where the slice at hand has got to: a tile of targets, and units of its phase.
   SlicePhase slice_phase_ = SlicePhase::kReference;
   size_t slice_first_ = 0;

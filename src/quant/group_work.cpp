@@ -159,7 +159,7 @@ StatusOr<bool> GroupWork::StepTensors(const Deadline& deadline) {
     phase_ = Phase::kTiedHead;
     return false;
   }
-  FinishDrift();
+  if (!StepDrift()) return false;
   if (group_.head) QINFER_RETURN_IF_ERROR(shared_.drift->FinishHead(&report_["evaluation"]));
   phase_ = Phase::kDone;
   return true;
@@ -171,10 +171,13 @@ StatusOr<bool> GroupWork::StepQuantized(const Deadline& deadline) {
     built_ = true;
     return false;
   }
-  QINFER_ASSIGN_OR_RETURN(const bool done,
-                          shared_.drift->RunQuantized(weights_, group_.layer, sample_, deadline));
-  if (!done || ++sample_ < shared_.drift->samples()) return false;
-  FinishDrift();
+  if (sample_ < shared_.drift->samples()) {
+    QINFER_ASSIGN_OR_RETURN(const bool done,
+                            shared_.drift->RunQuantized(weights_, group_.layer, sample_, deadline));
+    sample_ += done ? 1 : 0;
+    return false;
+  }
+  if (!StepDrift()) return false;
   phase_ = Phase::kDone;
   return true;
 }
@@ -365,12 +368,14 @@ void GroupWork::Describe(const TensorPlan& plan, const TensorStream& stream) {
   if (stream.clipped()) item["clipped_to"] = stream.range().Magnitude();
 }
 
-void GroupWork::FinishDrift() {
-  const ErrorSums sums = shared_.drift->Compare();
+// True when the hidden states after this group are compared.
+bool GroupWork::StepDrift() {
+  if (!shared_.drift->StepCompare(&drift_sums_)) return false;
   observe::Report& hidden = report_["hidden"];
-  hidden["relative_mse"] = sums.RelativeMse();
-  hidden["cosine"] = sums.Cosine();
-  hidden["max_abs"] = sums.max_abs;
+  hidden["relative_mse"] = drift_sums_.RelativeMse();
+  hidden["cosine"] = drift_sums_.Cosine();
+  hidden["max_abs"] = drift_sums_.max_abs;
+  return true;
 }
 
 }  // namespace qinfer::quant

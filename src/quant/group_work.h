@@ -87,7 +87,7 @@ class GroupWork {
                                                 const model::TensorRef& bias, uint32_t parts,
                                                 model::LinearRole role);
   Status ImportanceOf(const TensorPlan& plan, PackSettings* settings);
-  void FinishDrift();
+  bool StepDrift();
 
   GroupShared shared_;
   Group group_;
@@ -105,6 +105,7 @@ class GroupWork {
   std::optional<TensorPacker> reference_, tied_;
   Buffer reference_panels_, tied_panels_;
   uint32_t reference_at_ = 0, tied_at_ = 0, tied_packed_ = 0;  // panels
+  ErrorSums drift_sums_;
   observe::Report report_;
 };
 

@@ -41,15 +41,13 @@ ErrorSums CompareRow(const float* x, const float* y, uint64_t n, const float* im
   return sums;
 }
 
-ErrorSums CompareRows(const float* x, const float* y, uint64_t rows, uint64_t cols, size_t stride,
-                      Executor* executor) {
+void AddRows(const float* x, const float* y, uint64_t rows, uint64_t cols, size_t stride,
+             Executor* executor, ErrorSums* sums) {
   std::vector<ErrorSums> parts(rows);
   ParallelFor(executor, static_cast<uint32_t>(rows), [&](uint32_t r) {
     parts[r] = CompareRow(x + r * stride, y + r * stride, cols, nullptr);
   });
-  ErrorSums sums;
-  for (const ErrorSums& part : parts) sums.Add(part);
-  return sums;
+  for (const ErrorSums& part : parts) sums->Add(part);
 }
 
 void PutErrors(const ErrorSums& sums, bool weighted, observe::Report* report) {

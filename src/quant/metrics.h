@@ -28,9 +28,9 @@ struct ErrorSums {
 
 // Of one row; `importance` may be null (1).
 ErrorSums CompareRow(const float* x, const float* y, uint64_t n, const float* importance);
-// Rows in parallel, added in order. Strides in floats.
-ErrorSums CompareRows(const float* x, const float* y, uint64_t rows, uint64_t cols, size_t stride,
-                      Executor* executor);
+// Rows in parallel, added to `sums` in order. Strides in floats.
+void AddRows(const float* x, const float* y, uint64_t rows, uint64_t cols, size_t stride,
+             Executor* executor, ErrorSums* sums);
 
 // relative_mse, weighted_relative_mse, max_abs, cosine
 void PutErrors(const ErrorSums& sums, bool weighted, observe::Report* report);

@@ -99,16 +99,17 @@ Extremes FindExtremes(const Batch& batch, Executor* executor) {
     parts[part] = e;
   });
   Extremes all;
-  for (uint32_t part = 0; part < count; ++part) {
-    const Extremes& e = parts[part];
-    if (e.finite != 0) {
-      if (all.finite == 0 || e.min < all.min) all.min = e.min;
-      if (all.finite == 0 || e.max > all.max) all.max = e.max;
-    }
-    all.finite += e.finite;
-    all.non_finite += e.non_finite;
-  }
+  for (uint32_t part = 0; part < count; ++part) all.Add(parts[part]);
   return all;
+}
+
+void Extremes::Add(const Extremes& more) {
+  if (more.finite != 0) {
+    if (finite == 0 || more.min < min) min = more.min;
+    if (finite == 0 || more.max > max) max = more.max;
+  }
+  finite += more.finite;
+  non_finite += more.non_finite;
 }
 
 }  // namespace qinfer::quant

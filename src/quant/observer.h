@@ -50,7 +50,12 @@ class Observer {
   virtual ObserverKind kind() const = 0;
   // The result does not depend on how many threads `executor` has. `memory` may be used for
   // scratch.
-  virtual Status Observe(const Batch& batch, Executor* executor) = 0;
+  Status Observe(const Batch& batch, Executor* executor) {
+    return ObservePart(batch, /*last=*/true, executor);
+  }
+  // The next rows of a batch, which ends with the `last` of them; with the same result, however it
+  // is cut.
+  virtual Status ObservePart(const Batch& rows, bool last, Executor* executor) = 0;
   virtual Range range(const RangeOptions& options) const = 0;
   virtual Status Merge(const Observer& other) = 0;  // MisuseError for another kind
   virtual void Save(ByteWriter* out) const = 0;
@@ -80,6 +85,7 @@ StatusOr<std::unique_ptr<Observer>> CreateHistogramObserver(Memory* memory);
 struct Extremes {
   float min = 0.0f, max = 0.0f;
   uint64_t finite = 0, non_finite = 0;
+  void Add(const Extremes& more);
 };
 Extremes FindExtremes(const Batch& batch, Executor* executor);
 

@@ -2,6 +2,7 @@
 // whose rare extremes should fade. Depends on the order of batches by its nature.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "quant/bytes.h"
 #include "quant/observer.h"
@@ -15,8 +16,13 @@ class EmaObserver final : public Observer {
   ObserverKind kind() const override { return ObserverKind::kEma; }
 
   // The first batch sets the average, so that it is not pulled to zero.
-  Status Observe(const Batch& batch, Executor* executor) override {
-    const Extremes e = FindExtremes(batch, executor);
+  Status ObservePart(const Batch& rows, bool last, Executor* executor) override {
+    batch_.Add(FindExtremes(rows, executor));
+    if (!last) {
+      non_finite_ += std::exchange(batch_.non_finite, 0);
+      return OkStatus();
+    }
+    const Extremes e = std::exchange(batch_, {});
     non_finite_ += e.non_finite;
     if (e.finite == 0) return OkStatus();
     if (batches_ == 0) {
@@ -70,6 +76,7 @@ class EmaObserver final : public Observer {
   double alpha_;
   Range range_;
   uint64_t batches_ = 0;
+  Extremes batch_;  // of the part of a batch that has been seen
 };
 
 }  // namespace

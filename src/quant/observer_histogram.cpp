@@ -15,7 +15,7 @@ class HistogramObserver final : public Observer {
   explicit HistogramObserver(Memory* memory) : memory_(memory), histogram_(memory) {}
   ObserverKind kind() const override { return ObserverKind::kHistogram; }
 
-  Status Observe(const Batch& batch, Executor* executor) override {
+  Status ObservePart(const Batch& batch, bool, Executor* executor) override {
     const Extremes e = FindExtremes(batch, executor);
     non_finite_ += e.non_finite;
     if (e.finite == 0) return OkStatus();

@@ -12,7 +12,7 @@ class MinMaxObserver final : public Observer {
  public:
   ObserverKind kind() const override { return ObserverKind::kMinMax; }
 
-  Status Observe(const Batch& batch, Executor* executor) override {
+  Status ObservePart(const Batch& batch, bool, Executor* executor) override {
     const Extremes e = FindExtremes(batch, executor);
     if (e.finite != 0) Add({e.min, e.max}, e.finite);
     non_finite_ += e.non_finite;

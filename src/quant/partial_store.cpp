@@ -88,13 +88,17 @@ class PartialStoreImpl final : public PartialStore {
     return io::ReadFully(data_.get(), io::JoinPath(folder_, kData), offset, out.data(), out.size());
   }
 
-  Status SaveFile(const std::string& name, absl::Span<const uint8_t> bytes) override {
+  Status SaveFile(const std::string& name, const NextPiece& next) override {
     const std::string kept = StrCat(kStatePrefix, name), fresh = kept + ".new";
     const std::string path = io::JoinPath(folder_, kept);
     {
       const io::Descriptor file = OpenInside(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
       if (!file.valid()) return io::SystemError("open", path, errno);
-      QINFER_RETURN_IF_ERROR(io::WriteFully(file.get(), path, 0, bytes));
+      uint64_t at = 0;
+      for (absl::Span<const uint8_t> piece = next(); !piece.empty(); piece = next()) {
+        QINFER_RETURN_IF_ERROR(io::WriteFully(file.get(), path, at, piece));
+        at += piece.size();
+      }
       if (fdatasync(file.get()) != 0) return io::SystemError("sync", path, errno);
     }
     if (renameat(handle_.get(), fresh.c_str(), handle_.get(), kept.c_str()) != 0) {
@@ -108,6 +112,28 @@ class PartialStoreImpl final : public PartialStore {
     QINFER_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(path));
     if (kind == io::PathKind::kMissing) return std::string();
     return io::ReadSmallFile(path, kMaxFileBytes);
+  }
+
+  StatusOr<uint64_t> FileSize(const std::string& name) const override {
+    const std::string kept = StrCat(kStatePrefix, name);
+    struct stat info;
+    if (fstatat(handle_.get(), kept.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno == ENOENT) return uint64_t{0};
+      return io::SystemError("look at", io::JoinPath(folder_, kept), errno);
+    }
+    return S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size) : uint64_t{0};
+  }
+
+  Status ReadFile(const std::string& name, uint64_t offset,
+                  absl::Span<uint8_t> out) const override {
+    const std::string kept = StrCat(kStatePrefix, name), path = io::JoinPath(folder_, kept);
+    const io::Descriptor file = OpenInside(kept.c_str(), O_RDONLY);
+    if (!file.valid()) return io::SystemError("open", path, errno);
+    return io::ReadFully(file.get(), path, offset, out.data(), out.size());
+  }
+
+  void RemoveFile(const std::string& name) override {
+    unlinkat(handle_.get(), StrCat(kStatePrefix, name).c_str(), 0);
   }
 
   void set_keep(bool keep) override { keep_ = keep; }
@@ -239,6 +265,10 @@ class PartialStoreImpl final : public PartialStore {
 };
 
 }  // namespace
+
+Status PartialStore::SaveFile(const std::string& name, absl::Span<const uint8_t> bytes) {
+  return SaveFile(name, [&bytes] { return std::exchange(bytes, {}); });
+}
 
 StatusOr<std::unique_ptr<PartialStore>> PartialStore::Open(const std::string& output_path,
                                                            uint64_t fingerprint, bool resume) {

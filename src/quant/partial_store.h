@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -37,9 +38,15 @@ class PartialStore {
   // Bytes of the output file that an earlier group has written.
   virtual Status ReadBack(uint64_t offset, absl::Span<uint8_t> out) const = 0;
 
-  // Small files beside it; written under another name first. NotFound is an empty optional.
-  virtual Status SaveFile(const std::string& name, absl::Span<const uint8_t> bytes) = 0;
+  // Files beside it; written under another name first, in pieces until an empty one.
+  using NextPiece = std::function<absl::Span<const uint8_t>()>;
+  virtual Status SaveFile(const std::string& name, const NextPiece& next) = 0;
+  Status SaveFile(const std::string& name, absl::Span<const uint8_t> bytes);
   virtual StatusOr<std::string> LoadFile(const std::string& name) const = 0;  // empty = absent
+  virtual StatusOr<uint64_t> FileSize(const std::string& name) const = 0;     // 0 = absent
+  virtual Status ReadFile(const std::string& name, uint64_t offset,
+                          absl::Span<uint8_t> out) const = 0;
+  virtual void RemoveFile(const std::string& name) = 0;
 
   // What happens to the folder when the store is destroyed before Commit.
   virtual void set_keep(bool keep) = 0;

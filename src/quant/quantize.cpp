@@ -6,6 +6,7 @@
 
 #include "quant/bytes.h"
 #include "quant/calibration_data.h"
+#include "quant/calibration_keeper.h"
 #include "quant/drift.h"
 #include "quant/fingerprint.h"
 #include "quant/group_work.h"
@@ -33,6 +34,8 @@ class QuantizeImpl final : public QuantizeWork {
   ~QuantizeImpl() override {
     GiveBackTokenizer();
     group_.reset();
+    calibration_run_.reset();
+    keeper_.reset();
     replay_.reset();
     writer_.reset();
     store_.reset();
@@ -98,7 +101,9 @@ class QuantizeImpl final : public QuantizeWork {
 
   bool waits_next() const override {
     return phase_ == Phase::kSaveCalibration || phase_ == Phase::kSaveGroup ||
-           phase_ == Phase::kCommit;
+           phase_ == Phase::kCommit ||
+           (phase_ == Phase::kCalibrate && calibration_run_ != nullptr &&
+            calibration_run_->waits_next());
   }
 
   observe::Report TakeReport() override { return std::move(report_); }
@@ -122,6 +127,7 @@ class QuantizeImpl final : public QuantizeWork {
   Status Fail(Status status) {
     group_.reset();
     calibration_run_.reset();
+    keeper_.reset();
     GiveBackTokenizer();
     drift_.reset();
     documents_.reset();
@@ -237,7 +243,13 @@ class QuantizeImpl final : public QuantizeWork {
       if (tokenizer_->get() != nullptr) data()->set_tokenizer(tokenizer_);
       mutable_data()->set_hidden_budget(sizes_.calibration_hidden);
       mutable_data()->set_expert_window(sizes_.expert_window);
+      if (store_ != nullptr) {
+        keeper_ = std::make_unique<CalibrationKeeper>(store_.get(),
+                                                      options_.calibration_keep_interval_ns);
+        mutable_data()->set_keeper(keeper_.get());
+      }
       QINFER_ASSIGN_OR_RETURN(calibration_run_, calibration_->Run());
+      if (keeper_ != nullptr) progress_.phase = "sync";
       return OkStatus();
     }
     QINFER_ASSIGN_OR_RETURN(const bool done, calibration_run_->Step(deadline));
@@ -246,6 +258,7 @@ class QuantizeImpl final : public QuantizeWork {
     progress_.total = calibration_run_->progress().total.load();
     if (!done) return OkStatus();
     calibration_run_.reset();
+    calibration_resumed_ = data()->reused();
     data()->ReleaseTokenizer();
     if (store_ == nullptr) return OkStatus();
     progress_.phase = "sync";
@@ -256,8 +269,12 @@ class QuantizeImpl final : public QuantizeWork {
   Status SaveCalibration() {
     const std::string bytes = CalibrationBytes(*data());
     phase_ = Phase::kCalibrate;
-    return store_->SaveFile(kCalibrationFile,
-                            {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    QINFER_RETURN_IF_ERROR(store_->SaveFile(
+        kCalibrationFile,
+        absl::Span<const uint8_t>(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size())));
+    keeper_->Remove();
+    keeper_.reset();
+    return OkStatus();
   }
 
   // What an interrupted run has calibrated: the folder's fingerprint says that samples, options and
@@ -431,6 +448,8 @@ class QuantizeImpl final : public QuantizeWork {
     resume["layers_reused"] = layers(0, reused_);
     resume["layers_done"] = layers(reused_, groups_.size());
     resume["calibration_reused"] = calibration_reused_;
+    resume["calibration_steps_reused"] = calibration_resumed_.steps;
+    resume["samples_reused"] = calibration_resumed_.samples;
     writer_.reset();
     store_.reset();
     return OkStatus();
@@ -447,6 +466,7 @@ class QuantizeImpl final : public QuantizeWork {
   ResolvedRecipe resolved_;
   std::shared_ptr<const SourceTokenizer> tokenizer_;  // until the documents are written
   std::shared_ptr<Calibration> calibration_;
+  std::unique_ptr<CalibrationKeeper> keeper_;
   std::unique_ptr<Work> calibration_run_;
   WorkSizes sizes_;
   std::vector<Group> groups_;
@@ -462,6 +482,7 @@ class QuantizeImpl final : public QuantizeWork {
   std::unique_ptr<Replay> replay_;
   size_t reused_ = 0;
   bool calibration_reused_ = false;
+  CalibrationData::Reused calibration_resumed_;
   observe::Report report_;
   Phase phase_ = Phase::kCalibrate;
 };

@@ -98,6 +98,9 @@ struct QuantizeOptions {
   // The checkpoint's own, which somebody keeps (a loaded model); null = that of the calibration, or
   // made once and kept until it is written.
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
+  // How often a calibration keeps how far it is, beside output_path; 0 = after every sample and
+  // layer, for tests.
+  uint64_t calibration_keep_interval_ns = 30'000'000'000;
   bool evaluate = true;  // end-to-end perplexity and KL on held-out samples of the calibration text
 };
 

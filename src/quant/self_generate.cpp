@@ -64,6 +64,27 @@ class SelfGenerateImpl final : public SelfGenerateWork {
 
   std::vector<Sample> TakeSamples() override { return std::move(samples_); }
 
+  WrittenSamples Written() const override {
+    WrittenSamples written;
+    written.samples = samples_;
+    written.waiting = finished_;
+    written.running = restart_;
+    for (const Slot& slot : slots_) {
+      if (slot.active) written.running.push_back(slot.stream);
+    }
+    std::sort(written.running.begin(), written.running.end());
+    written.streams = attempts_;
+    return written;
+  }
+  void Restore(WrittenSamples written) override {
+    samples_ = std::move(written.samples);
+    finished_ = std::move(written.waiting);
+    restart_ = std::move(written.running);
+    attempts_ = written.streams;
+    progress_.done = finished() * options_.sample_tokens;
+  }
+  uint64_t finished() const override { return samples_.size() + finished_.size(); }
+
  private:
   struct Slot {
     std::unique_ptr<kv::Sequence> sequence;
@@ -111,7 +132,12 @@ class SelfGenerateImpl final : public SelfGenerateWork {
   Status Start(Slot* slot) {
     slot->sequence.reset();
     QINFER_ASSIGN_OR_RETURN(slot->sequence, cache_->NewSequence());
-    slot->stream = kFirstStream + attempts_++;
+    if (restart_.empty()) {
+      slot->stream = kFirstStream + attempts_++;
+    } else {
+      slot->stream = restart_.front();
+      restart_.erase(restart_.begin());
+    }
     slot->tokens.assign(1, FirstToken(slot->stream));
     slot->active = true;
     return OkStatus();
@@ -125,7 +151,7 @@ class SelfGenerateImpl final : public SelfGenerateWork {
       const uint64_t running = static_cast<uint64_t>(
           std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.active; }));
       if (!slot.active && samples_.size() + running < options_.samples) {
-        if (attempts_ >= kAttemptsPerSample * options_.samples) break;
+        if (restart_.empty() && attempts_ >= kAttemptsPerSample * options_.samples) break;
         QINFER_RETURN_IF_ERROR(Start(&slot));
       }
       if (!slot.active) continue;
@@ -175,7 +201,7 @@ class SelfGenerateImpl final : public SelfGenerateWork {
   Status Collect() {
     std::sort(finished_.begin(), finished_.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
-    uint64_t oldest = UINT64_MAX;
+    uint64_t oldest = restart_.empty() ? UINT64_MAX : restart_.front();
     for (const Slot& slot : slots_) {
       if (slot.active) oldest = std::min(oldest, slot.stream);
     }
@@ -202,6 +228,7 @@ class SelfGenerateImpl final : public SelfGenerateWork {
   std::vector<Slot*> batch_;
   std::vector<exec::BatchSegment> segments_;
   std::vector<std::pair<uint64_t, Sample>> finished_;
+  std::vector<uint64_t> restart_;  // streams that an earlier run had begun, ascending
   std::vector<Sample> samples_;
   uint64_t attempts_ = 0;
   bool in_flight_ = false;

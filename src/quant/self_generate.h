@@ -9,7 +9,7 @@
 #include "core/work.h"
 #include "exec/forward.h"
 #include "exec/model.h"
-#include "quant/calibration_data.h"
+#include "quant/calibration_keeper.h"
 
 namespace qinfer::quant {
 
@@ -27,6 +27,12 @@ class SelfGenerateWork : public Work {
       const exec::Context& context,
       std::shared_ptr<const tokenizer::Tokenizer> tokenizer = nullptr);
   virtual std::vector<Sample> TakeSamples() = 0;
+  // How far it is, but for tokens of samples that are not finished. Restored before the first Step,
+  // it goes on with those from their beginning: the samples are the same.
+  virtual WrittenSamples Written() const = 0;
+  virtual void Restore(WrittenSamples written) = 0;
+  // Samples that are finished.
+  virtual uint64_t finished() const = 0;
 };
 
 // What Create and Step allocate at most, beside the checkpoint itself and a given tokenizer.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -217,6 +218,36 @@ TEST(HistogramObserver, RefusesDamagedBytes) {
 TEST(NaturalLog, AgreesWithTheLibrary) {
   for (double x : {1e-300, 1e-9, 0.3, 0.5, 0.70710678, 1.0, 1.5, 2.0, 7.0, 1e5, 1e300}) {
     EXPECT_NEAR(NaturalLog(x), std::log(x), 1e-14 * std::max(1.0, std::fabs(std::log(x)))) << x;
+  }
+}
+
+// A batch in parts is the batch: extremes that grow on the way, and averages of whole batches.
+TEST(Observers, PartsOfABatchAreTheBatch) {
+  Memory memory;
+  SerialExecutor serial;
+  auto pool = CreateThreadPool(3);
+  ASSERT_TRUE(pool.ok());
+  constexpr uint32_t kCols = 40, kRows = 60;
+  for (const ObserverKind kind :
+       {ObserverKind::kMinMax, ObserverKind::kHistogram, ObserverKind::kEma}) {
+    for (const uint32_t step : {1u, 7u, 59u}) {
+      auto whole = CreateObserver(kind, {}, &memory).value();
+      auto parts = CreateObserver(kind, {}, &memory).value();
+      for (uint64_t batch = 0; batch < 3; ++batch) {
+        std::vector<float> x = Normal(size_t{kCols} * kRows, batch);
+        for (size_t i = 0; i < x.size(); ++i) x[i] *= 1.0f + static_cast<float>(i / kCols);
+        ASSERT_TRUE(whole->Observe(AsBatch(x, kCols), &serial).ok());
+        for (uint32_t row = 0; row < kRows; row += step) {
+          const uint32_t rows = std::min(step, kRows - row);
+          ASSERT_TRUE(parts
+                          ->ObservePart({x.data() + size_t{row} * kCols, kCols, rows, kCols},
+                                        row + rows == kRows, pool->get())
+                          .ok());
+        }
+      }
+      EXPECT_EQ(Bytes(*whole), Bytes(*parts)) << ObserverName(kind) << " " << step;
+      EXPECT_EQ(whole->values(), parts->values());
+    }
   }
 }
 
