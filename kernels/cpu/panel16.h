@@ -29,6 +29,10 @@ struct Call {
   uint32_t padded, group, unit;
   int32_t* correction;  // [tokens][units]: -zero * A (symmetric), A (kSubMin) or float(A) (kMin)
   uint32_t units;
+  // Where a second plane of activations is added apart from the first: which tokens have something
+  // in it, a bit each, [units][words].
+  const uint64_t* marks = nullptr;
+  uint32_t words = 0;
 };
 
 struct Scratch {

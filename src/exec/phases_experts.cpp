@@ -246,14 +246,23 @@ void ForwardImpl::AddJob(const LinearInput& x, const Linear& gate, const Linear&
                                ? std::max(job.middle.codes.block, kernels::kInputGranule)
                                : kernels::kInputGranule;
   const uint64_t work = uint64_t{2} * gate.matrix.padded_cols() * job.tile * granule;
-  const uint64_t unit = TakesCodes(gate) && TakesCodes(up) ? kUnitCodes : kUnitFloats;
+  // Enough units that the lanes end together, also where tokens are few.
+  const model::FeedForwardSpec& f = layer_spec_->feed_forward;
+  const uint64_t rows_of_all =
+      tokens_ * (uint64_t{f.experts_used} * f.expert_intermediate + f.intermediate);
+  const auto share = [&](uint64_t unit, uint64_t work_of_row) {
+    return ws_.lanes == 1 ? unit : std::min(unit, rows_of_all * work_of_row / (ws_.lanes * 8));
+  };
+  const uint64_t unit = share(TakesCodes(gate) && TakesCodes(up) ? kUnitCodes : kUnitFloats,
+                              uint64_t{2} * gate.matrix.padded_cols());
   const uint64_t granules = CeilDiv(rows, granule);
   job.rows_per_unit =
       static_cast<uint32_t>(std::min(granules, std::max<uint64_t>(1, unit / work))) * granule;
   job.up_first = up_units_;
   up_units_ += CeilDiv(tokens, job.tile) * CeilDiv(rows, job.rows_per_unit);
   const uint64_t panel_work = uint64_t{down.matrix.padded_cols()} * kernels::kPanelRows * job.tile;
-  const uint64_t down_unit = TakesCodes(down) ? kUnitCodes : kUnitFloats;
+  const uint64_t down_unit =
+      share(TakesCodes(down) ? kUnitCodes : kUnitFloats, uint64_t{down.matrix.rows});
   job.panels_per_unit = static_cast<uint32_t>(
       std::min<uint64_t>(down.matrix.panels(), std::max<uint64_t>(1, down_unit / panel_work)));
   job.down_first = down_units_;

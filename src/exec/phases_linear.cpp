@@ -9,7 +9,7 @@
 namespace qinfer::exec {
 namespace {
 
-constexpr uint32_t kLeastTile = 16;   // tokens: fewer would unpack weights too often
+constexpr uint32_t kLeastTile = 24;   // tokens: fewer would unpack weights too often
 constexpr uint32_t kLeastPanels = 4;  // fewer would prepare the activations too often
 
 bool AllFinite(const float* x, size_t n) {
@@ -86,9 +86,9 @@ void ForwardImpl::PlanLinear(LinearPhase* phase) const {
     cols = matrix.padded_cols();
     floats = floats || !TakesCodes(*phase->jobs[i].linear);
   }
-  const uint64_t unit = floats ? kUnitFloats : kUnitCodes / phase->input.codes.planes;
-  const uint64_t panel_work = cols * kernels::kPanelRows;  // for one token
-  const uint64_t tile = unit / (kLeastPanels * panel_work) / 8 * 8;
+  const uint64_t unit = floats ? kUnitFloats : UnitCodes(phase->input.codes.planes);
+  const uint64_t panel_work = cols * kernels::kPanelRows;              // for one token
+  const uint64_t tile = unit / (kLeastPanels * panel_work) / 12 * 12;  // kernels' tiles divide 12
   phase->token_tile = static_cast<uint32_t>(std::min<uint64_t>(
       phase->tokens, std::min<uint64_t>(kMaxTokenTile, std::max<uint64_t>(kLeastTile, tile))));
   phase->tiles = CeilDiv(phase->tokens, phase->token_tile);
@@ -98,6 +98,8 @@ void ForwardImpl::PlanLinear(LinearPhase* phase) const {
       ws_.lanes == 1 ? phase->panels : CeilDiv(phase->panels * phase->tiles, ws_.lanes * 4);
   phase->panels_per_unit = static_cast<uint32_t>(std::min<uint64_t>(
       phase->panels, std::max<uint64_t>(1, std::min<uint64_t>(by_work, by_lanes))));
+  // Kernels take two at a time.
+  if (phase->panels_per_unit > 1) phase->panels_per_unit &= ~1u;
   phase->chunks = CeilDiv(phase->panels, phase->panels_per_unit);
 }
 
@@ -206,7 +208,7 @@ bool ForwardImpl::RunGateUp(const Deadline& deadline) {
   const uint32_t granule =
       down.int8 ? std::max(down.codes.block, kernels::kInputGranule) : kernels::kInputGranule;
   const uint64_t work = uint64_t{2} * weights.gate.matrix.padded_cols() * tokens_ * granule;
-  const uint64_t unit_work = TakesCodes(weights.gate) ? kUnitCodes / x.codes.planes : kUnitFloats;
+  const uint64_t unit_work = TakesCodes(weights.gate) ? UnitCodes(x.codes.planes) : kUnitFloats;
   const uint64_t granules = CeilDiv(all, granule);
   const uint64_t by_lanes = ws_.lanes == 1 ? granules : CeilDiv<uint64_t>(granules, ws_.lanes * 4);
   const uint64_t each = std::max<uint64_t>(1, std::min(by_lanes, unit_work / work));

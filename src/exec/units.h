@@ -12,8 +12,16 @@
 
 namespace qinfer::exec {
 
-// Multiply-adds of one unit, with codes and with floats: some 50 µs.
-constexpr uint64_t kUnitCodes = 4000000, kUnitFloats = 800000;
+// Multiply-adds of one unit, with codes and with floats: some 90 µs where a thread does 150 or 10
+// billion a second. Smaller units of wide weights would be too few tokens or panels for kernels to
+// share what they prepare for either.
+constexpr uint64_t kUnitCodes = 14000000, kUnitFloats = 800000;
+
+// Multiply-adds of one unit with codes of two planes, of which the second has something in few
+// blocks.
+constexpr uint64_t UnitCodes(uint32_t planes) {
+  return planes == 1 ? kUnitCodes : kUnitCodes / 3 * 2;
+}
 
 // Calls unit(lane, index) for every index in [*next, count), lanes < executor->concurrency() and
 // `max_lanes`; a lane is one caller at a time, so scratch may be per lane. At least one unit is

@@ -27,9 +27,10 @@ class Cutter {
   }
   kernels::Activations TakeCodes(size_t rows, size_t width) {
     kernels::Activations out;
-    out.code_stride = RoundUp<size_t>(width, Memory::kAlign);
-    out.scale_stride = RoundUp<size_t>(CeilDiv<size_t>(width, kSmallestBlock), 16);
-    out.sum_stride = RoundUp<size_t>(CeilDiv<size_t>(width, 16), 16);
+    // An odd number of lines: rows whose distance is a power of two share few sets of a cache.
+    out.code_stride = CeilDiv<size_t>(width, Memory::kAlign) * Memory::kAlign | Memory::kAlign;
+    out.scale_stride = RoundUp<size_t>(CeilDiv<size_t>(width, kSmallestBlock), 16) | 16;
+    out.sum_stride = RoundUp<size_t>(CeilDiv<size_t>(width, 16), 16) | 16;
     out.codes = Take<int8_t>(rows * out.code_stride);
     out.scales = Take<float>(rows * out.scale_stride);
     out.sums = Take<int32_t>(rows * out.sum_stride);

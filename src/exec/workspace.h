@@ -9,7 +9,7 @@
 
 namespace qinfer::exec {
 
-constexpr uint32_t kMaxTokenTile = 128;     // tokens of one matrix unit
+constexpr uint32_t kMaxTokenTile = 120;     // tokens of one matrix unit
 constexpr uint32_t kMaxAttentionTile = 32;  // queries of one attention unit
 // Queries (tokens x heads) of one unit of latent attention, where all heads share keys.
 constexpr uint32_t kMaxLatentRows = 128;

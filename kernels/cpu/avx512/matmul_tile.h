@@ -3,6 +3,7 @@
 // Internal linkage only.
 #pragma once
 
+#include "kernels/cpu/avx512/second_plane.h"
 #include "kernels/cpu/avx512/tile_blocks.h"
 
 namespace qinfer::kernels::avx512 {
@@ -267,13 +268,25 @@ QINFER_FN void Panels(const Call& call, uint32_t p, uint32_t first, uint32_t las
     wide[i].codes = s.widened[i];
   }
   Tokens<L, P, M, kUnit>(call, panel, wide, first, last, p * kPanelRows, out, stride);
+  if constexpr (kUnit == kBlocks32) {
+    if (call.marks != nullptr)
+      AddSecondPlane<P, M == kMin>(call, wide, first, last, p * kPanelRows, out, stride);
+  }
 }
 
 template <class L, Mode M, int kUnit>
-QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_t tokens,
+QINFER_FN void Run(Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_t tokens,
                    float* out, size_t stride, const Scratch& s) {
   if (tokens < kWidenTokens)
     return Stream<L, M, kUnit>(call, panel_begin, panel_end, tokens, out, stride, s);
+  if (kUnit == kBlocks32 && call.x->planes == 2) {
+    // The scratch has room for units of 16; these are 32.
+    uint64_t* marks =
+        reinterpret_cast<uint64_t*>(call.correction + 2 * size_t{tokens} * call.units);
+    call.words = (tokens + kMarks - 1) / kMarks;
+    MarkSecondPlane(*call.x, call.units, tokens, call.words, marks);
+    call.marks = marks;
+  }
   uint32_t token_block = kTokenBlockBytes / call.padded / 12 * 12;
   if (token_block < 36) token_block = 36;
   for (uint32_t first = 0; first < tokens; first += token_block) {
@@ -289,7 +302,7 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
                       const Activations& x, uint32_t tokens, float* out, size_t out_stride,
                       void* scratch) {
   Scratch s;
-  const Call call = panel16::Prepare(m, x, tokens, layout::ZeroPoint(K), scratch, s);
+  Call call = panel16::Prepare(m, x, tokens, layout::ZeroPoint(K), scratch, s);
   panel16::Choose<K>(
       call, [&](auto mode, auto unit) __attribute__((always_inline)) {
         constexpr Mode kMode = static_cast<Mode>(mode.value);

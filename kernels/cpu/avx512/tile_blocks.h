@@ -159,7 +159,7 @@ QINFER_FN void TileBlocks32(const Call& call, const Panel (&panel)[P], uint32_t 
   const size_t planes = call.x->planes, first = token * planes;
   __m512 total[T][P];
   Totals<L, T, P, kHasMin, false>(call, panel, Rows::From(call, first, planes), prefetch, total);
-  if (planes == 2) {  // the second one is empty but for a few blocks
+  if (planes == 2 && call.marks == nullptr) {  // the second one is empty but for a few blocks
     __m512 rest[T][P];
     Totals<L, T, P, kHasMin, true>(call, panel, Rows::From(call, first + 1, 2), false, rest);
     QINFER_UNROLL(8)

@@ -92,14 +92,14 @@ TEST_P(QuantizedMatmul, PlanesAreSummed) {
   tables.push_back(SelectTable(Isa::kRef));
   for (const uint32_t block : {32u, 128u}) {
     RandomMatrix w(GetParam(), kRows, kCols, rng);
-    RandomActivations a(18, kCols, block, rng);
+    RandomActivations a(150, kCols, block, rng);
     // As the engine fills it, the second plane is empty but for a few blocks; in some rows for
     // none.
-    for (uint32_t row = 1; row < 18; row += 2)
+    for (uint32_t row = 1; row < 150; row += 2)
       for (uint32_t b = 0; b * block < kCols; ++b)
         if (rng() % 4 != 0 || row == 5) a.ClearBlock(row, b);
     for (const Table* table : tables)
-      for (const uint32_t tokens : {1u, 2u, 3u, 9u}) {
+      for (const uint32_t tokens : {1u, 2u, 3u, 9u, 29u, 75u}) {
         const std::vector<float> single = RunInt8(*table, w.matrix, a.a, 2 * tokens, 0, 3);
         Activations planes = a.a;
         planes.planes = 2;
