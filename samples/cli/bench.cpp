@@ -76,20 +76,27 @@ double Median(std::vector<double> values) {
   return values.empty() ? 0.0 : values[values.size() / 2];
 }
 
-// Weights that a step of decoding reads: all but an embedding that is not also the head.
+// Weights that a step of one token reads: all but an embedding that is not also the head, and of
+// the experts the chosen ones.
 uint64_t BytesPerStep(const qinfer_model* model, const qinfer_model_info& info) {
-  uint64_t bytes = info.weight_bytes;
-  if ((info.flags & QINFER_MODEL_TIED_HEAD) != 0) return bytes;
+  qinfer_error error = QINFER_ERROR_INIT;
+  qinfer_report* raw = nullptr;
+  Check(qinfer_model_report(model, QINFER_MODEL_REPORT_INFO, &raw, &error), error, "bench");
+  const Report report(raw);
+  const double experts = Number(report.get(), "experts.count");
+  const double idle = experts > 0 ? 1.0 - Number(report.get(), "experts.used") / experts : 0.0;
+  const bool tied = (info.flags & QINFER_MODEL_TIED_HEAD) != 0;
+  uint64_t unread = 0;
   for (uint32_t i = 0; i < info.tensor_count; ++i) {
     qinfer_tensor_info tensor = QINFER_TENSOR_INFO_INIT;
-    qinfer_error error = QINFER_ERROR_INIT;
     Check(qinfer_model_tensor(model, i, &tensor, &error), error, "bench");
     const std::string_view name = View(tensor.name);
-    const bool embedding =
-        name.find("embed_tokens") != std::string_view::npos || name == "token_embd.weight";
-    if (embedding && tensor.bytes < bytes) bytes -= tensor.bytes;
+    const auto has = [name](const char* part) { return name.find(part) != std::string_view::npos; };
+    if (has("_exps.") || has(".experts."))
+      unread += static_cast<uint64_t>(static_cast<double>(tensor.bytes) * idle);
+    if (!tied && (has("embed_tokens") || name == "token_embd.weight")) unread += tensor.bytes;
   }
-  return bytes;
+  return info.weight_bytes > unread ? info.weight_bytes - unread : info.weight_bytes;
 }
 
 struct Measured {

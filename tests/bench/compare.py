@@ -7,7 +7,7 @@ machine's read bandwidth and its peak of integer products are measured; the shar
 perplexity of the very configurations that were timed.
 
 usage: compare.py MODEL.gguf [--ours OUT.qinfer] [--qinfer build/release/samples/cli/qinfer] [--threads 2] [--repetitions 7]
-                  [-p 512] [-n 128] [--depth 0] [--parallel 1] [--text FILE] [--peer LLAMA-BENCH] [--json]
+                  [-p 512] [-n 128] [--depth 0] [--parallel 1] [--text FILE] [--peer LLAMA-BENCH] [--skip NAME] [--json]
 needs: llama-cpp-python (pip install --no-binary llama-cpp-python llama-cpp-python, so that it is built for this processor) and numpy
 """
 import argparse
@@ -70,17 +70,21 @@ def configurations(args):
         out[name] = (lambda options=options: run_json([*worker, *shape, *options]),
                      lambda options=options: run_json([*worker, *options, "--threads", str(args.threads), "--text", args.text, "--windows",
                                                        str(args.windows)])["perplexity"])
+    for part in args.skip:
+        out = {name: one for name, one in out.items() if name == "qinfer" or part not in name}
     if args.peer:
         out[pathlib.Path(args.peer).name] = (lambda: llama_bench(args.peer, args), None)
     return out
 
 
 def layer_parameters(info):
-    """Parameters that every token of a prefill is multiplied by, or None where experts share the work."""
+    """Parameters of the layers that every token of a prefill is multiplied by: of the experts those of the chosen ones."""
+    ends = info["vocab_size"] * info["hidden_size"] * (1 if info["tied_head"] else 2)
+    idle = 0
     if info.get("experts"):
-        return None
-    ends = info["vocab_size"] * info["hidden_size"]
-    return info["parameters"] - ends * (1 if info["tied_head"] else 2)
+        e = info["experts"]
+        idle = e["layers"] * (e["count"] - e["used"]) * 3 * info["hidden_size"] * e["intermediate_size"]
+    return info["parameters"] - ends - idle
 
 
 def measure(args):
@@ -112,8 +116,7 @@ def measure(args):
     steps = table["qinfer"]["decode_tps"]["median"] / args.parallel
     result["decode_share_of_bandwidth"] = result["bytes_per_token"] * steps / (result["read_bandwidth_gbs"]["median"] * 1e9)
     parameters = layer_parameters(run_json([args.qinfer, "info", args.ours or args.model, "--json"]))
-    result["prefill_share_of_peak"] = (2e-9 * parameters * table["qinfer"]["prefill_tps"]["median"] / result["integer_peak_gops"]["median"]
-                                       if parameters else None)
+    result["prefill_share_of_peak"] = 2e-9 * parameters * table["qinfer"]["prefill_tps"]["median"] / result["integer_peak_gops"]["median"]
     return result
 
 
@@ -131,9 +134,8 @@ def show(result, repetitions):
     bandwidth, peak = result["read_bandwidth_gbs"], result["integer_peak_gops"]
     print(f"read bandwidth {bandwidth['median']:.1f} GB/s ({bandwidth['min']:.1f} to {bandwidth['max']:.1f}); decode reads "
           f"{result['bytes_per_token'] / 1e6:.1f} MB of weights a step: {100 * result['decode_share_of_bandwidth']:.0f} % of it")
-    if result["prefill_share_of_peak"]:
-        print(f"peak of {result['peak_instruction']} {peak['median']:.0f} GOPS ({peak['min']:.0f} to {peak['max']:.0f}); the layers' products in "
-              f"prefill, counted once, are {100 * result['prefill_share_of_peak']:.0f} % of it")
+    print(f"peak of {result['peak_instruction']} {peak['median']:.0f} GOPS ({peak['min']:.0f} to {peak['max']:.0f}); the layers' products in "
+          f"prefill, counted once, are {100 * result['prefill_share_of_peak']:.0f} % of it")
     print(f"llama.cpp: {result['peer_system'].strip()}")
 
 
@@ -150,6 +152,7 @@ def main():
     parser.add_argument("-n", "--generate", type=int, default=128)
     parser.add_argument("--depth", type=int, default=0, help="tokens that are in the context before")
     parser.add_argument("--parallel", type=int, default=1, help="sequences computed together")
+    parser.add_argument("--skip", action="append", default=[], help="configurations of llama.cpp with this in their name are not timed")
     parser.add_argument("--text", help="also the perplexity of every configuration on this text")
     parser.add_argument("--windows", type=int, default=8, help="of 512 tokens, for the perplexity")
     parser.add_argument("--peer", help="a build of llama-bench, timed on the same file in the same run")
