@@ -171,7 +171,7 @@ void PrintJson(const BenchOptions& options, const Measured& m) {
 void RunBench(const BenchOptions& options) {
   const Measured m = Measure(options);
   if (options.json) return PrintJson(options, m);
-  std::printf("%s, %u threads, %s\n", options.model.c_str(), m.threads, m.isa.c_str());
+  std::printf("%s, %u threads, %s\n", Visible(options.model).c_str(), m.threads, m.isa.c_str());
   if (options.depth > 0) std::printf("  after          %10u tokens\n", options.depth);
   if (options.parallel > 1) std::printf("  together       %10u sequences\n", options.parallel);
   std::printf("  load           %10.1f ms\n", m.load_seconds * 1e3);

@@ -121,7 +121,7 @@ class Conversation {
     } else {
       std::printf("\n");
     }
-    std::fflush(stdout);
+    FlushOutput();
     if (outcome.finish == "interrupted") std::fprintf(stderr, "[The answer was stopped.]\n");
     if (outcome.finish == "context_full") {
       std::fprintf(stderr, "[The context of %llu tokens is full: the answer ends here.]\n",
@@ -201,7 +201,7 @@ void RunChat(const ChatOptions& options) {
   while (true) {
     if (terminal) {
       std::printf("> ");
-      std::fflush(stdout);
+      FlushOutput();
     }
     InterruptGuard::Clear();
     if (reader.Next(&line) != LineReader::Result::kLine) {
@@ -216,8 +216,7 @@ void RunChat(const ChatOptions& options) {
     try {
       conversation.Answer(line);
     } catch (const Error& error) {
-      std::fflush(stdout);
-      std::fprintf(stderr, "qinfer: %s\n", error.what());
+      Complain(error.what());
     }
   }
 }

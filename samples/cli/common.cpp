@@ -13,8 +13,6 @@
 namespace cli {
 namespace {
 
-volatile sig_atomic_t interrupted = 0;
-
 double Share(const qinfer_progress& progress) {
   if (progress.total == 0) return 0.0;
   return static_cast<double>(progress.done) / static_cast<double>(progress.total);
@@ -24,9 +22,9 @@ void DrawBar(const char* title, const qinfer_progress& progress) {
   constexpr int kWidth = 30;
   const double share = Share(progress);
   const int filled = static_cast<int>(share * kWidth);
-  std::fprintf(stderr, "\r\033[K%s [%.*s%*s] %3.0f %%  %.*s", title, filled,
+  std::fprintf(stderr, "\r\033[K%s [%.*s%*s] %3.0f %%  %s", title, filled,
                "##############################", kWidth - filled, "", 100.0 * share,
-               static_cast<int>(progress.phase.size), progress.phase.data);
+               Visible(View(progress.phase)).c_str());
   std::fflush(stderr);
 }
 
@@ -49,22 +47,6 @@ std::string WithOurNames(std::string message) {
 }
 
 }  // namespace
-
-InterruptGuard::InterruptGuard(Signals signals) : signals_(signals) {
-  interrupted = 0;
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = 1; };
-  sigaction(SIGINT, &action, &old_int_);
-  if (signals_ == Signals::kInterruptAndTerminate) sigaction(SIGTERM, &action, &old_term_);
-}
-
-InterruptGuard::~InterruptGuard() {
-  sigaction(SIGINT, &old_int_, nullptr);
-  if (signals_ == Signals::kInterruptAndTerminate) sigaction(SIGTERM, &old_term_, nullptr);
-}
-
-bool InterruptGuard::Seen() { return interrupted != 0; }
-void InterruptGuard::Clear() { interrupted = 0; }
 
 qinfer_status Check(qinfer_status status, const qinfer_error& error, const char* what) {
   if (status >= 0) return status;
@@ -155,7 +137,7 @@ Engine MakeEngine(qinfer_model* model, const Common& common, uint32_t max_sessio
 
 void Run(qinfer_task* task, const char* title, bool quiet) {
   // So that no partial file stays behind.
-  const InterruptGuard guard(InterruptGuard::Signals::kInterruptAndTerminate);
+  const InterruptGuard guard(InterruptGuard::Signals::kAll);
   const bool terminal = isatty(STDERR_FILENO) == 1;
   std::string last_phase;
   qinfer_error error = QINFER_ERROR_INIT;
@@ -170,12 +152,12 @@ void Run(qinfer_task* task, const char* title, bool quiet) {
       DrawBar(title, progress);
     } else if (View(progress.phase) != last_phase && status == QINFER_PENDING) {
       last_phase = View(progress.phase);
-      std::fprintf(stderr, "%s: %s (%.0f %% done)\n", title, last_phase.c_str(),
+      std::fprintf(stderr, "%s: %s (%.0f %% done)\n", title, Visible(last_phase).c_str(),
                    100.0 * Share(progress));
     }
   }
   if (!quiet && terminal) std::fprintf(stderr, "\r\033[K");
-  if (status == QINFER_E_CANCELLED) throw Error(std::string(title) + ": interrupted", 130);
+  if (status == QINFER_E_CANCELLED) InterruptGuard::ThrowIfSeen(title);
   Check(status, error, title);
 }
 
@@ -313,42 +295,11 @@ void RefuseOverlap(std::initializer_list<NamedPath> outputs,
   }
 }
 
-OutFile::OutFile(const std::string& path) : path_(path), written_(path) {
+void RefusePipe(const char* option, const std::string& path) {
   struct stat status = {};
-  if (stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) {
-    written_ += ".tmp-" + std::to_string(getpid());
-  }
-  // "x": what lies there under that name is somebody else's.
-  file_ = std::fopen(written_.c_str(), written_ == path_ ? "wb" : "wbx");
-  if (file_ == nullptr) throw Error("cannot write " + path_ + ": " + std::strerror(errno));
-}
-
-OutFile::~OutFile() {
-  if (file_ == nullptr) return;
-  std::fclose(file_);
-  if (written_ != path_) unlink(written_.c_str());
-}
-
-void OutFile::Note(bool ok) {
-  if (!ok && error_ == 0) error_ = errno;
-}
-
-bool OutFile::Write(const void* data, size_t size) {
-  Note(std::fwrite(data, 1, size, file_) == size);
-  return !failed();
-}
-
-bool OutFile::WriteAt(uint64_t offset, const void* data, size_t size) {
-  Note(fseeko(file_, static_cast<off_t>(offset), SEEK_SET) == 0);
-  return !failed() && Write(data, size);
-}
-
-void OutFile::Commit() {
-  Note(std::fflush(file_) == 0);
-  if (!failed() && written_ != path_) Note(std::rename(written_.c_str(), path_.c_str()) == 0);
-  if (failed()) throw Error("cannot write " + path_ + ": " + std::strerror(error_));
-  std::fclose(file_);
-  file_ = nullptr;
+  if (stat(path.c_str(), &status) != 0 || !S_ISFIFO(status.st_mode)) return;
+  throw Error(std::string(option) + " " + path +
+              " is a pipe: give a file, or - for standard input");
 }
 
 std::string Bytes(uint64_t bytes) {

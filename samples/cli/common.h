@@ -2,8 +2,6 @@
 // main turns into exit codes, common options, progress on stderr. No subcommand lives here.
 #pragma once
 
-#include <signal.h>
-
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdint>
@@ -16,7 +14,9 @@
 #include <string_view>
 #include <vector>
 
+#include "interrupt.h"
 #include "qinfer/qinfer.h"
+#include "streams.h"
 
 namespace cli {
 
@@ -97,25 +97,8 @@ CLI::Validator Whole() {
   return CLI::Validator(read, "");
 }
 
-// While it lives, an interrupt is noted instead of ending the program.
-class InterruptGuard {
- public:
-  enum class Signals : uint8_t { kInterrupt, kInterruptAndTerminate };
-  explicit InterruptGuard(Signals signals);
-  ~InterruptGuard();
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
-
-  static bool Seen();
-  static void Clear();
-
- private:
-  const Signals signals_;
-  struct sigaction old_int_ = {}, old_term_ = {};
-};
-
 // Runs a task to its end with progress on stderr: a bar on a terminal, a line per phase elsewhere;
-// silent with `quiet`. SIGINT cancels.
+// silent with `quiet`. A signal cancels.
 void Run(qinfer_task* task, const char* title, bool quiet);
 Report TakeReport(qinfer_task* task);
 std::string Render(qinfer_report* report, uint32_t form);
@@ -139,11 +122,17 @@ struct NamedPath {
 void RefuseOverlap(std::initializer_list<NamedPath> outputs,
                    std::initializer_list<NamedPath> inputs);
 
+// Throws Error where a file is expected that is opened more than once.
+void RefusePipe(const char* option, const std::string& path);
+
 // A file that is written beside its name and takes it when it is complete; what is not a regular
-// file is written as it is. Opened at once, so that a wrong path is known before the work is done.
+// file is written as it is. A wrong path is known before the work is done, but the file is there
+// only from the first Write on: which is to happen, like all up to Commit, within an
+// InterruptGuard.
 class OutFile {
  public:
-  explicit OutFile(const std::string& path);
+  enum class Kind : uint8_t { kStream, kSeekable };  // kSeekable: for WriteAt; no pipe
+  explicit OutFile(const std::string& path, Kind kind = Kind::kStream);
   ~OutFile();
   OutFile(const OutFile&) = delete;
   OutFile& operator=(const OutFile&) = delete;
@@ -155,6 +144,7 @@ class OutFile {
 
  private:
   void Note(bool ok);
+  bool Begin();
   std::string path_, written_;  // written_: the name until Commit
   std::FILE* file_ = nullptr;
   int error_ = 0;  // the first one

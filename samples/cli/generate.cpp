@@ -36,14 +36,18 @@ class Stream {
   void Show(std::string_view text, bool reasoning) {
     if (text.empty() || (reasoning && !show_reasoning_)) return;
     if (reasoning) {
-      std::fprintf(stderr, dim_ ? "\x1b[2m%.*s\x1b[0m" : "%.*s", static_cast<int>(text.size()),
-                   text.data());
+      std::fprintf(stderr, dim_ ? "\x1b[2m%s\x1b[0m" : "%s", ForStream(text, stderr).c_str());
     } else {
       if (open_line_ && text.front() != '\n') std::fputc('\n', stderr);
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      std::fflush(stdout);
+      Write(text);
     }
     open_line_ = reasoning && text.back() != '\n';
+  }
+
+  static void Write(std::string_view text) {
+    const std::string shown = ForStream(text, stdout);
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
+    FlushOutput();
   }
 
  private:
@@ -146,7 +150,7 @@ Outcome Generate(qinfer_session* session, const GenerateOptions& options, std::s
   qinfer_error error = QINFER_ERROR_INIT;
   Check(qinfer_generate_begin(session, &generate, &raw, &error), error, "cannot generate");
   const Task task(raw);
-  if (!options.json) std::fwrite(echo.data(), 1, echo.size(), stdout);
+  if (!options.json) Stream::Write(echo);
   Outcome outcome;
   const auto start = std::chrono::steady_clock::now();
   while (true) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "common.h"
 
@@ -18,6 +19,8 @@ struct Options : Common {
   std::string model, out;
   bool verify = false;
 };
+
+std::string Shown(qinfer_str text) { return Visible(View(text)); }
 
 std::string Shape(const qinfer_tensor_info& tensor) {
   std::string text;
@@ -73,8 +76,8 @@ void PrintPlans(const qinfer_report* report) {
   }
   for (size_t i = 0; i < Count(report, "skipped"); ++i) {
     const std::string at = "skipped[" + std::to_string(i) + "].";
-    std::printf("  left out       %s: %s\n", Text(report, at + "tensors").c_str(),
-                Text(report, at + "why").c_str());
+    std::printf("  left out       %s: %s\n", Visible(Text(report, at + "tensors")).c_str(),
+                Visible(Text(report, at + "why")).c_str());
   }
   std::printf("\n  %-20s %12s\n", "weights as", "in memory");
   for (size_t i = 0; i < Count(report, "plans"); ++i) {
@@ -126,10 +129,9 @@ void RunInfo(const Options& options) {
     std::printf("%s\n", json.dump(2).c_str());
     return;
   }
-  std::printf("%s\n", options.model.c_str());
+  std::printf("%s\n", Visible(options.model).c_str());
   if (vocabulary_alone) std::printf("  a vocabulary alone: it has no weights\n");
-  std::printf("  architecture   %.*s\n", static_cast<int>(info.architecture.size),
-              info.architecture.data);
+  std::printf("  architecture   %s\n", Shown(info.architecture).c_str());
   const bool billions = info.parameters >= 1000000000;
   std::printf("  parameters     %.2f %s\n",
               static_cast<double>(info.parameters) * (billions ? 1e-9 : 1e-6),
@@ -155,7 +157,7 @@ void RunInfo(const Options& options) {
     const qinfer_str type = tensor.format.size != 0 && info.container == QINFER_CONTAINER_QINFER
                                 ? tensor.format
                                 : tensor.source_type;
-    Sum& sum = by_type[std::string(View(type))];
+    Sum& sum = by_type[Shown(type)];
     ++sum.count;
     sum.elements += tensor.elements;
     sum.bytes += tensor.bytes;
@@ -212,17 +214,17 @@ void RunInspect(const Options& options) {
   } else {
     const std::vector<qinfer_tensor_info> tensors = Tensors(model.get());
     size_t width = 6;
-    for (const qinfer_tensor_info& tensor : tensors) width = std::max(width, tensor.name.size);
+    for (const qinfer_tensor_info& tensor : tensors)
+      width = std::max(width, Shown(tensor.name).size());
     std::printf("%-*s  %-16s %-8s %-20s %-9s %12s  %s\n", static_cast<int>(width), "tensor",
                 "shape", "stored", "computed as", "import", "bytes", "checksum");
     for (const qinfer_tensor_info& tensor : tensors) {
       char checksum[24] = "-";
       if (tensor.has_checksum != 0)
         std::snprintf(checksum, sizeof(checksum), "%016" PRIx64, tensor.checksum);
-      std::printf("%-*.*s  %-16s %-8.*s %-20.*s %-9s %12" PRIu64 "  %s\n", static_cast<int>(width),
-                  static_cast<int>(tensor.name.size), tensor.name.data, Shape(tensor).c_str(),
-                  static_cast<int>(tensor.source_type.size), tensor.source_type.data,
-                  static_cast<int>(tensor.format.size), tensor.format.data,
+      std::printf("%-*s  %-16s %-8s %-20s %-9s %12" PRIu64 "  %s\n", static_cast<int>(width),
+                  Shown(tensor.name).c_str(), Shape(tensor).c_str(),
+                  Shown(tensor.source_type).c_str(), Shown(tensor.format).c_str(),
                   ImportName(tensor.import), tensor.bytes, checksum);
     }
     if (verification != nullptr) {
@@ -231,8 +233,8 @@ void RunInspect(const Options& options) {
         const std::string problem = Text(verification.get(), at + "problem");
         if (problem.empty()) continue;
         std::fflush(stdout);
-        std::fprintf(stderr, "%s: %s\n", Text(verification.get(), at + "name").c_str(),
-                     problem.c_str());
+        std::fprintf(stderr, "%s: %s\n", Visible(Text(verification.get(), at + "name")).c_str(),
+                     Visible(problem).c_str());
       }
       std::printf("%s\n",
                   ok ? "verified: all contents are as they should be" : "verified: PROBLEMS FOUND");
@@ -246,11 +248,13 @@ void RunConvert(const Options& options) {
   const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_HEADER);
   qinfer_target target = QINFER_TARGET_INIT;
   target.path = Str(options.out);
+  std::optional<InterruptGuard> guard(InterruptGuard::Signals::kAll);  // while files come about
   qinfer_task* raw = nullptr;
   qinfer_error error = QINFER_ERROR_INIT;
   Check(qinfer_convert_begin(model.get(), &target, &raw, &error), error, "cannot convert");
   const Task task(raw);
   Run(task.get(), "convert", options.json);
+  guard.reset();
   const Report report = TakeReport(task.get());
   if (options.json) {
     std::printf("%s\n", Render(report.get(), QINFER_RENDER_JSON).c_str());
@@ -263,15 +267,16 @@ void RunConvert(const Options& options) {
     if (Text(report.get(), at + "import") == "exact") {
       ++exact;
     } else {
-      std::printf("not lossless: %s, stored as %s\n", Text(report.get(), at + "name").c_str(),
-                  Text(report.get(), at + "format").c_str());
+      std::printf("not lossless: %s, stored as %s\n",
+                  Visible(Text(report.get(), at + "name")).c_str(),
+                  Visible(Text(report.get(), at + "format")).c_str());
     }
   }
   struct stat status = {};
   const uint64_t size =
       stat(options.out.c_str(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
-  std::printf("%s: %s, %zu of %zu tensors without loss\n", options.out.c_str(), Bytes(size).c_str(),
-              exact, count);
+  std::printf("%s: %s, %zu of %zu tensors without loss\n", Visible(options.out).c_str(),
+              Bytes(size).c_str(), exact, count);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // stderr and an exit code (1; 2 for usage).
 #include <csignal>
 #include <cstdio>
+#include <sstream>
 
 #include "common.h"
 
@@ -17,6 +18,7 @@ bool HasCommand(const CLI::App& app, const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (!cli::TakeStandardStreams()) return 1;
   CLI::App app{"Quantized language models: inspect, convert, quantize, measure, generate."};
   app.name("qinfer");
   app.set_version_flag("--version", std::string("qinfer ") + qinfer_version_string());
@@ -31,6 +33,8 @@ int main(int argc, char** argv) {
   cli::AddBench(&app);
   cli::AddCompletion(&app);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that passes `ulimit -f` is an error with a message
+  std::signal(SIGPIPE, SIG_IGN);  // what cannot be written is seen where it is written
+  int code = 0;
   try {
     if (argc > 1 && argv[1][0] != '-' && !HasCommand(app, argv[1])) {
       throw cli::Error(
@@ -38,19 +42,18 @@ int main(int argc, char** argv) {
     }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (app.exit(error) != 0) return 2;
+    std::ostringstream out, err;
+    code = app.exit(error, out, err) == 0 ? 0 : 2;
+    std::fputs(out.str().c_str(), stdout);
+    std::fputs(cli::VisibleLines(err.str()).c_str(), stderr);
+  } catch (const cli::OutputFailed&) {
+    // Said below.
   } catch (const cli::Error& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "qinfer: %s\n", error.what());
-    return error.exit_code();
+    cli::Complain(error.what());
+    code = error.exit_code();
   } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "qinfer: %s\n", error.what());
-    return 1;
+    cli::Complain(error.what());
+    code = 1;
   }
-  if (std::fflush(stdout) != 0) {
-    std::fprintf(stderr, "qinfer: writing to standard output failed\n");
-    return 1;
-  }
-  return 0;
+  return cli::FinishOutput(code);
 }

@@ -1,6 +1,7 @@
 // qinfer perplexity: what a model is worth.
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "common.h"
 
@@ -16,23 +17,23 @@ struct PerplexityOptions : Common {
 // end.
 class NpyWriter {
  public:
-  explicit NpyWriter(const std::string& path) : out_(path) {
-    const std::string header = Header();
-    out_.Write(header.data(), header.size());
-  }
+  explicit NpyWriter(const std::string& path) : out_(path, OutFile::Kind::kSeekable) {}
   bool Append(const float* row, uint32_t vocabulary) {
     vocabulary_ = vocabulary;
-    ++rows_;
+    if (rows_++ == 0) WriteHeader();  // its size stays
     return out_.Write(row, size_t{vocabulary} * sizeof(float));
   }
   void Finish() {
-    const std::string header = Header();
-    out_.WriteAt(0, header.data(), header.size());
+    WriteHeader();
     out_.Commit();
   }
   bool failed() const { return out_.failed(); }
 
  private:
+  void WriteHeader() {
+    const std::string header = Header();
+    out_.WriteAt(0, header.data(), header.size());
+  }
   std::string Header() const {
     std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
                        std::to_string(rows_) + ", " + std::to_string(vocabulary_) + "), }";
@@ -74,6 +75,7 @@ void RunPerplexity(const PerplexityOptions& options) {
     perplexity.logits = KeepRow;
     perplexity.logits_user = writer.get();
   }
+  std::optional<InterruptGuard> guard(InterruptGuard::Signals::kAll);  // while files come about
   qinfer_task* raw = nullptr;
   qinfer_error error = QINFER_ERROR_INIT;
   Check(
@@ -88,6 +90,7 @@ void RunPerplexity(const PerplexityOptions& options) {
   }
   const Report report = TakeReport(task.get());
   if (writer != nullptr) writer->Finish();
+  guard.reset();
   if (options.json) {
     std::printf("%s\n", Render(report.get(), QINFER_RENDER_JSON).c_str());
     return;

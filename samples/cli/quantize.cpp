@@ -1,6 +1,7 @@
 // qinfer quantize: calibrate, quantize, write one file, and report what it cost.
 #include <cstdio>
 #include <fstream>
+#include <optional>
 
 #include "common.h"
 
@@ -52,6 +53,7 @@ bool IsCalibrationFile(const std::string& path) {
 Calibration MakeCalibration(qinfer_model* model, const Options& options,
                             const qinfer_calibration_options& calibration) {
   if (options.calibration.empty() && options.save_calibration.empty()) return nullptr;
+  RefusePipe("--calibration", options.calibration);
   qinfer_calibration* raw = nullptr;
   qinfer_error error = QINFER_ERROR_INIT;
   if (options.calibration != "-" && IsCalibrationFile(options.calibration)) {
@@ -118,6 +120,7 @@ void RunQuantize(const Options& options) {
   quantize.memory_limit_bytes = limit;
   qinfer_target target = QINFER_TARGET_INIT;
   target.path = Str(options.out);
+  std::optional<InterruptGuard> guard(InterruptGuard::Signals::kAll);  // while files come about
   qinfer_task* raw = nullptr;
   qinfer_error error = QINFER_ERROR_INIT;
   Check(qinfer_quantize_begin(model.get(), &quantize, &target, &raw, &error), error,
@@ -130,12 +133,14 @@ void RunQuantize(const Options& options) {
     Check(qinfer_calibration_save(calibration.get(), &file, &error), error,
           "cannot save the calibration");
   }
+  InterruptGuard::ThrowIfSeen("quantize");
   const Report report = TakeReport(task.get());
   if (report_out != nullptr) Finish(report_out, Render(report.get(), QINFER_RENDER_JSON) + "\n");
   if (html_out != nullptr) Finish(html_out, Render(report.get(), QINFER_RENDER_HTML));
-  std::printf(
-      "%s\n",
-      Render(report.get(), options.json ? QINFER_RENDER_JSON : QINFER_RENDER_TABLE).c_str());
+  guard.reset();
+  std::printf("%s\n", options.json
+                          ? Render(report.get(), QINFER_RENDER_JSON).c_str()
+                          : VisibleLines(Render(report.get(), QINFER_RENDER_TABLE)).c_str());
 }
 
 }  // namespace

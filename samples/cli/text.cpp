@@ -72,7 +72,8 @@ void RunRender(const RenderOptions& options) {
     std::printf("%s\n",
                 json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   } else {
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    const std::string shown = ForStream(text, stdout);
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
   }
 }
 

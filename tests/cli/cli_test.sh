@@ -8,18 +8,7 @@ model=$source/samples/models/tiny-llama
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
-
-# gives CODE ARGUMENTS...: runs the program, keeps its output in `out` and `err`, and checks the exit code.
-gives() {
-  local code=$1 got=0
-  shift
-  "$qinfer" "$@" > out 2> err < /dev/null || got=$?
-  [ "$got" = "$code" ] || { fail "qinfer $*: exit code $got, expected $code"; cat err; }
-}
-# has FILE TEXT: the file contains it.
-has() { grep -qF -- "$2" "$1" || { fail "'$2' is not in the $1 of the last command:"; head -n 20 "$1"; }; }
+. "$source/tests/cli/helpers.sh"
 
 # -- What a model is
 gives 0 info "$model"; has out "architecture   llama"; has out "memory plan"
@@ -85,8 +74,10 @@ gives 1 chat "$model" -p "$(printf '%0500d' 0)" --context 64; has err "shorten i
 # until_there FILE TEXT: waits for it.
 until_there() { for _ in $(seq 300); do grep -qF -- "$2" "$1" && return; sleep 0.1; done; fail "'$2' does not come in $1"; cat out err; }
 mkfifo lines
+set -m  # or the shell would have it ignore interrupts
 "$qinfer" chat "$model" -n 0 --ignore-eos --threads 1 --isa ref > out 2> err < lines &
 chat=$!
+set +m
 exec 3> lines
 echo "In the beginning" >&3; until_there out ,
 kill -INT $chat; until_there err "[The answer was stopped.]"
