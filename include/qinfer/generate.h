@@ -131,8 +131,8 @@ typedef struct qinfer_generate_options {
   const int32_t*
       stop_tokens; /* beside the model's own ends; in [0, vocab_size), as in logit_bias */
   uint64_t stop_token_count;
-  /* Also across tokens; not part of the text. With SPLIT_REASONING they are looked for in the
-   * reasoning, the text and the tags (special tokens too) together, as they come. */
+  /* UTF-8; also across tokens; not part of the text. With SPLIT_REASONING they are looked for in
+   * the reasoning, the text and the tags (special tokens too) together, as they come. */
   const qinfer_str* stop_strings;
   uint64_t stop_string_count;
   /* With SPLIT_REASONING only; both or none: empty = "<think>" and "</think>", or Harmony's

@@ -4,6 +4,7 @@
 
 #include "api/engine.h"
 #include "api/structs.h"
+#include "tokenizer/utf8.h"
 
 namespace qinfer::api {
 namespace {
@@ -134,6 +135,11 @@ StatusOr<GenerateOptions> ReadGenerateOptions(const qinfer_generate_options* opt
   for (const qinfer_str& item : strings) {
     QINFER_ASSIGN_OR_RETURN(std::string text, CopyText(item, "stop_strings"));
     if (text.empty()) return BadOption("a stop string is empty: it would stop at once");
+    const size_t invalid = tokenizer::FindInvalidUtf8(text);
+    if (invalid != std::string_view::npos) {
+      return BadOption(
+          StrCat("a stop string is not valid UTF-8 at byte ", invalid, ", as generated text is"));
+    }
     made.stop_strings.push_back(std::move(text));
   }
   QINFER_RETURN_IF_ERROR(ReadReasoning(read, &made));

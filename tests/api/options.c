@@ -191,11 +191,12 @@ static void test_generate_options(qinfer_model* model) {
   CHECK_OK(qinfer_engine_create(model, NULL, &engine, &err));
   CHECK_OK(qinfer_session_create(engine, &session, &err));
   CHECK_OK(qinfer_session_append_text(session, "Now", QINFER_STRLEN, 0, &err));
-  for (i = 0; i < 15; ++i) {
+  for (i = 0; i < 16; ++i) {
     qinfer_generate_options options = QINFER_GENERATE_OPTIONS_INIT;
     qinfer_logit_bias bias = {-5, 1.0f};
     const int32_t stop = i == 8 ? -1 : 999999;
     const qinfer_str text = {"x", 1};
+    const qinfer_str cut = {"x\xe2\x82", 3}; /* within a character */
     switch (i) {
       case 0:
         options.temperature = -1.0f;
@@ -243,6 +244,10 @@ static void test_generate_options(qinfer_model* model) {
       case 13:
         options.logprobs = UINT32_MAX;
         break;
+      case 14:
+        options.stop_strings = &cut;
+        options.stop_string_count = 1;
+        break;
       default:
         options.flags = (uint64_t)1 << 63;
         break;
@@ -250,7 +255,7 @@ static void test_generate_options(qinfer_model* model) {
     CHECK(qinfer_generate_begin(session, &options, &task, &err) == QINFER_E_MISUSE);
     CHECK(task == NULL);
     CHECK(err.detail == (i == 6   ? QINFER_DETAIL_NULL
-                         : i < 14 ? QINFER_DETAIL_OPTION
+                         : i < 15 ? QINFER_DETAIL_OPTION
                                   : QINFER_DETAIL_UNKNOWN_FLAGS));
   }
   {
