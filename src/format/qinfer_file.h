@@ -146,6 +146,10 @@ class QinferWriter {
   virtual Status Begin(uint64_t spare_bytes) = 0;
   // `offset` is where the tensor's last write ended.
   virtual Status Write(uint32_t tensor, uint64_t offset, absl::Span<const uint8_t> bytes) = 0;
+  // Of a tensor that is all written: the checksum that the header will say.
+  virtual uint64_t Checksum(uint32_t tensor) const = 0;
+  // Forgets what was written of a tensor: it is written once more, from its beginning.
+  virtual void Restart(uint32_t tensor) = 0;
   // Every declared byte must have been written.
   virtual Status WriteHeader() = 0;
   // Commits the sink, which waits for the disk. After WriteHeader.

@@ -136,6 +136,14 @@ class StreamingWriter final : public QinferWriter {
     return tensor.written == size ? Complete(&tensor) : OkStatus();
   }
 
+  uint64_t Checksum(uint32_t index) const override { return tensors_[index].checksum; }
+
+  void Restart(uint32_t index) override {
+    Tensor& tensor = tensors_[index];
+    tensor.written = tensor.checksum = 0;
+    tensor.hash.reset();
+  }
+
   Status WriteHeader() override {
     if (!begun_ || finished_) return MisuseError("the header needs a Begin, and is written once");
     for (const Tensor& tensor : tensors_) {

@@ -30,6 +30,9 @@ class ModelWriter {
 
   // `index` into ResolvedRecipe::tensors; front to back.
   Status Write(size_t index, uint64_t offset, absl::Span<const uint8_t> bytes);
+  // Of a tensor that is all written, and forgetting what was written of one.
+  uint64_t Checksum(size_t index) const { return writer_->Checksum(numbers_[index]); }
+  void Restart(size_t index) { writer_->Restart(numbers_[index]); }
   // Where a tensor's bytes lie in the file: the same for the same inputs.
   uint64_t FileOffset(size_t index) const { return file_offsets_[index]; }
   uint64_t file_bytes() const { return writer_->file_bytes(); }

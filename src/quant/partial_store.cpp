@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -42,28 +43,32 @@ class PartialStoreImpl final : public PartialStore {
 
   Status Begin(uint64_t fingerprint, bool resume) {
     QINFER_RETURN_IF_ERROR(OpenFolder());
+    QINFER_RETURN_IF_ERROR(OpenJournal());
     const std::string journal = io::JoinPath(folder_, kJournal);
-    journal_ = OpenInside(kJournal, O_RDWR | O_CREAT);
-    if (!journal_.valid()) return io::SystemError("open", journal, errno);
-    if (flock(journal_.get(), LOCK_EX | LOCK_NB) != 0) {
-      return BusyError(StrCat("another process is writing ", output_));
-    }
+    QINFER_ASSIGN_OR_RETURN(const bool earlier, BelongsToARun(journal));
     bool found = false;
-    if (resume) {
-      QINFER_ASSIGN_OR_RETURN(found, ReadJournal(journal, fingerprint));
+    if (earlier && resume) {
+      QINFER_RETURN_IF_ERROR(ReadJournal(journal, fingerprint));
+      found = true;
     }
+    QINFER_RETURN_IF_ERROR(CheckOneName(kData));
     opened_ = true;
     keep_ = found;  // an earlier run's work is not lost because this one cannot begin
-    if (!found) RemoveState();
-    data_ = OpenInside(kData, O_RDWR | O_CREAT | (found ? 0 : O_TRUNC));
+    if (!found) {
+      // Whenever this is interrupted, the journal is one of ours and claims nothing that is gone.
+      const off_t kept = earlier ? static_cast<off_t>(kHeaderBytes) : 0;
+      if (ftruncate(journal_.get(), kept) != 0) return io::SystemError("truncate", journal, errno);
+      RemoveState();
+      unlinkat(handle_.get(), kData, 0);
+      ByteWriter header;
+      header.PutBytes(kMagic, sizeof(kMagic));
+      header.Put(fingerprint);
+      QINFER_RETURN_IF_ERROR(io::WriteFully(journal_.get(), journal, 0, Bytes(header.bytes())));
+      if (fdatasync(journal_.get()) != 0) return io::SystemError("sync", journal, errno);
+      journal_end_ = kHeaderBytes;
+    }
+    data_ = OpenInside(kData, O_RDWR | O_CREAT);
     if (!data_.valid()) return io::SystemError("open", io::JoinPath(folder_, kData), errno);
-    if (found) return OkStatus();
-    ByteWriter header;
-    header.PutBytes(kMagic, sizeof(kMagic));
-    header.Put(fingerprint);
-    if (ftruncate(journal_.get(), 0) != 0) return io::SystemError("truncate", journal, errno);
-    QINFER_RETURN_IF_ERROR(io::WriteFully(journal_.get(), journal, 0, Bytes(header.bytes())));
-    journal_end_ = kHeaderBytes;
     return OkStatus();
   }
 
@@ -82,17 +87,35 @@ class PartialStoreImpl final : public PartialStore {
     return OkStatus();
   }
 
+  Status KeepGroups(size_t count) override {
+    if (count >= groups_.size()) return OkStatus();
+    groups_.resize(count);
+    ends_.resize(count);
+    journal_end_ = count == 0 ? kHeaderBytes : ends_.back();
+    if (ftruncate(journal_.get(), static_cast<off_t>(journal_end_)) != 0) {
+      return io::SystemError("truncate", io::JoinPath(folder_, kJournal), errno);
+    }
+    return OkStatus();
+  }
+
   std::unique_ptr<io::Sink> OpenSink() override { return std::make_unique<StoreSink>(this); }
 
-  Status ReadBack(uint64_t offset, absl::Span<uint8_t> out) const override {
-    return io::ReadFully(data_.get(), io::JoinPath(folder_, kData), offset, out.data(), out.size());
+  StatusOr<bool> ReadBack(uint64_t offset, absl::Span<uint8_t> out) const override {
+    const std::string path = io::JoinPath(folder_, kData);
+    struct stat info;
+    if (fstat(data_.get(), &info) != 0) return io::SystemError("look at", path, errno);
+    const auto size = static_cast<uint64_t>(info.st_size);
+    if (offset > size || out.size() > size - offset) return false;
+    QINFER_RETURN_IF_ERROR(io::ReadFully(data_.get(), path, offset, out.data(), out.size()));
+    return true;
   }
 
   Status SaveFile(const std::string& name, const NextPiece& next) override {
     const std::string kept = StrCat(kStatePrefix, name), fresh = kept + ".new";
     const std::string path = io::JoinPath(folder_, kept);
     {
-      const io::Descriptor file = OpenInside(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+      unlinkat(handle_.get(), fresh.c_str(), 0);  // what a crash has left, whatever else it names
+      const io::Descriptor file = OpenInside(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL);
       if (!file.valid()) return io::SystemError("open", path, errno);
       uint64_t at = 0;
       for (absl::Span<const uint8_t> piece = next(); !piece.empty(); piece = next()) {
@@ -144,6 +167,7 @@ class PartialStoreImpl final : public PartialStore {
     explicit StoreSink(PartialStoreImpl* store) : store_(store) {}
     const std::string& name() const override { return store_->output_; }
     Status WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes) override {
+      store_->data_end_ = std::max<uint64_t>(store_->data_end_, offset + bytes.size());
       return io::WriteFully(store_->data_.get(), store_->output_, offset, bytes);
     }
     Status Commit() override { return store_->Commit(); }
@@ -171,13 +195,59 @@ class PartialStoreImpl final : public PartialStore {
     QINFER_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                             io::ListFolder(folder_, kMaxNames));
     for (const std::string& name : names) {
-      if (!IsOurs(name)) {
-        return MisuseError(StrCat(folder_, " holds ", name,
-                                  ", which no quantization has put there; move it away or choose "
-                                  "another output"));
-      }
+      if (!IsOurs(name)) return NotOurs(name);
+      has_journal_ |= name == kJournal;
+      if (name != kJournal) other_ = name;
     }
     return OkStatus();
+  }
+
+  Status NotOurs(const std::string& name) const {
+    return MisuseError(StrCat(folder_, " holds ", name,
+                              ", which no quantization has put there; move it away or choose "
+                              "another output"));
+  }
+
+  // Where there are files without a journal, none is made: another's names may be like ours.
+  Status OpenJournal() {
+    const std::string path = io::JoinPath(folder_, kJournal);
+    if (!has_journal_ && !other_.empty()) return NotOurs(other_);
+    QINFER_RETURN_IF_ERROR(CheckOneName(kJournal));
+    journal_ = OpenInside(kJournal, O_RDWR | O_CREAT);
+    if (!journal_.valid()) return io::SystemError("open", path, errno);
+    if (flock(journal_.get(), LOCK_EX | LOCK_NB) != 0) {
+      return BusyError(StrCat("another process is writing ", output_));
+    }
+    return OkStatus();
+  }
+
+  // A regular file with this one name, or none: nothing is written through a second name.
+  Status CheckOneName(const char* name) const {
+    const std::string path = io::JoinPath(folder_, name);
+    struct stat info;
+    if (fstatat(handle_.get(), name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      return errno == ENOENT ? OkStatus() : io::SystemError("look at", path, errno);
+    }
+    if (S_ISREG(info.st_mode) && info.st_nlink == 1) return OkStatus();
+    return MisuseError(StrCat(path,
+                              S_ISREG(info.st_mode) ? " has another name as well (a hard link)"
+                                                    : " is not a regular file",
+                              "; move it away or choose another output"));
+  }
+
+  // Whether an earlier run has begun a journal; one that a crash has cut at its very beginning, in
+  // an otherwise empty folder, is as good as none.
+  StatusOr<bool> BelongsToARun(const std::string& path) const {
+    struct stat info;
+    if (fstat(journal_.get(), &info) != 0) return io::SystemError("look at", path, errno);
+    uint8_t begin[kHeaderBytes] = {};
+    const size_t size = std::min<uint64_t>(static_cast<uint64_t>(info.st_size), kHeaderBytes);
+    QINFER_RETURN_IF_ERROR(io::ReadFully(journal_.get(), path, 0, begin, size));
+    const bool ours = std::memcmp(begin, kMagic, std::min(size, sizeof(kMagic))) == 0;
+    if (ours && size == kHeaderBytes) return true;
+    if (ours && other_.empty()) return false;
+    return FormatError(StrCat(path, " is not a journal of a quantization, or is damaged: move ",
+                              folder_, " away or choose another output"));
   }
 
   static bool IsOurs(const std::string& name) {
@@ -188,25 +258,24 @@ class PartialStoreImpl final : public PartialStore {
     return io::Descriptor(openat(handle_.get(), name, flags | O_NOFOLLOW | O_CLOEXEC, 0666));
   }
 
-  // True where the journal belongs to this run; a cut or damaged record ends it.
-  StatusOr<bool> ReadJournal(const std::string& path, uint64_t fingerprint) {
+  // Of this run, or it is a MisuseError; a cut or damaged record ends it.
+  Status ReadJournal(const std::string& path, uint64_t fingerprint) {
     struct stat info;
     if (fstat(journal_.get(), &info) != 0) return io::SystemError("look at", path, errno);
     const uint64_t size = static_cast<uint64_t>(info.st_size);
-    if (size < kHeaderBytes) return false;
-    if (size > kMaxJournalBytes) return FormatError(StrCat(path, " is not a journal of ours"));
+    if (size > kMaxJournalBytes) {
+      return FormatError(StrCat(path, " has ", size,
+                                " bytes, more than any journal: run without "
+                                "resume to start anew"));
+    }
     std::string bytes(size, '\0');
     QINFER_RETURN_IF_ERROR(io::ReadFully(journal_.get(), path, 0,
                                          reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()));
-    if (std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) {
-      return FormatError(StrCat(path, " is not a journal of ours; remove ", folder_));
-    }
     ByteReader in(bytes, path);
     uint64_t magic = 0, theirs = 0;
     QINFER_RETURN_IF_ERROR(in.Get(&magic));
     QINFER_RETURN_IF_ERROR(in.Get(&theirs));
     if (theirs != fingerprint) {
-      keep_ = true;  // it is somebody's work
       return MisuseError(StrCat(folder_,
                                 " holds the state of another quantization (other model, "
                                 "recipe, calibration or options): repeat that one to resume it, or "
@@ -223,15 +292,19 @@ class PartialStoreImpl final : public PartialStore {
       if (HashText(record) != hash) break;
       groups_.push_back(std::move(record));
       journal_end_ = in.offset();
+      ends_.push_back(journal_end_);
     }
     if (ftruncate(journal_.get(), static_cast<off_t>(journal_end_)) != 0) {
       return io::SystemError("truncate", path, errno);
     }
-    return true;
+    return OkStatus();
   }
 
   Status Commit() {
     const std::string data = io::JoinPath(folder_, kData);
+    if (ftruncate(data_.get(), static_cast<off_t>(data_end_)) != 0) {
+      return io::SystemError("truncate", data, errno);
+    }
     if (fsync(data_.get()) != 0) return io::SystemError("sync", data, errno);
     if (rename(data.c_str(), output_.c_str()) != 0) return io::SystemError("rename", data, errno);
     QINFER_RETURN_IF_ERROR(io::SyncFolder(io::FolderOf(output_)));
@@ -259,8 +332,11 @@ class PartialStoreImpl final : public PartialStore {
 
   const std::string output_, folder_;
   io::Descriptor handle_, journal_, data_;  // handle_: of the folder
-  uint64_t journal_end_ = 0;
+  bool has_journal_ = false;
+  std::string other_;  // a file beside the journal that was there before
+  uint64_t journal_end_ = 0, data_end_ = 0;
   std::vector<std::string> groups_;
+  std::vector<uint64_t> ends_;  // of their records, in the journal
   bool opened_ = false, committed_ = false, keep_ = false;
 };
 

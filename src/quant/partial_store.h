@@ -20,8 +20,9 @@ class PartialStore {
  public:
   // Opens or makes `output_path`.partial. With `resume` and a journal of the same fingerprint, its
   // finished groups are kept; a journal of another fingerprint is a MisuseError. Without `resume`
-  // an earlier run's state is removed. MisuseError where that name is a link, a file, or a folder
-  // with somebody else's files; BusyError if another process works there.
+  // an earlier run's state is removed. A folder is ours if it is empty or has a journal of ours:
+  // MisuseError where that name is anything else, or where a file has a second name; FormatError
+  // where its journal is none; BusyError if another process works there.
   static StatusOr<std::unique_ptr<PartialStore>> Open(const std::string& output_path,
                                                       uint64_t fingerprint, bool resume);
   // Removes the folder, unless kept or committed (then it is gone already).
@@ -31,12 +32,15 @@ class PartialStore {
   virtual const std::vector<std::string>& groups() const = 0;
   // Makes what was written durable, and then the record.
   virtual Status AppendGroup(std::string_view record) = 0;
+  // Forgets the records after the first `count` of `groups`; before any is appended.
+  virtual Status KeepGroups(size_t count) = 0;
 
-  // The output file as a sink; Commit makes it durable, renames it to the output path and removes
-  // the folder. One sink at a time; the store outlives it.
+  // The output file as a sink; Commit ends the file where its last byte was written, makes it
+  // durable, renames it to the output path and removes the folder. One sink at a time; the store
+  // outlives it.
   virtual std::unique_ptr<io::Sink> OpenSink() = 0;
-  // Bytes of the output file that an earlier group has written.
-  virtual Status ReadBack(uint64_t offset, absl::Span<uint8_t> out) const = 0;
+  // Bytes of the output file that an earlier group has written; false where it ends before.
+  virtual StatusOr<bool> ReadBack(uint64_t offset, absl::Span<uint8_t> out) const = 0;
 
   // Files beside it; written under another name first, in pieces until an empty one.
   using NextPiece = std::function<absl::Span<const uint8_t>()>;

@@ -195,7 +195,7 @@ class QuantizeImpl final : public QuantizeWork {
   // Everything that the output depends on.
   StatusOr<uint64_t> Fingerprint() const {
     ByteWriter out;
-    out.PutString("qinfer quantize 1");
+    out.PutString("qinfer quantize 2");
     QINFER_ASSIGN_OR_RETURN(const uint64_t weights, WeightsFingerprint(*checkpoint_));
     out.Put(weights);
     out.PutString(model::SpecToJson(resolved_.spec));
@@ -345,23 +345,32 @@ class QuantizeImpl final : public QuantizeWork {
       replay_ = std::make_unique<Replay>(store_.get(), writer_.get(), &resolved_, &groups_,
                                          options_.output_path, context_.memory);
     }
-    uint64_t bytes = 0;
-    QINFER_ASSIGN_OR_RETURN(const bool done, replay_->Step(&reports_, &bytes));
-    progress_.done += bytes;
+    QINFER_ASSIGN_OR_RETURN(const bool done, replay_->Step(&reports_, &progress_));
     return done ? EndReplay() : OkStatus();
   }
 
+  // Groups are computed again from the first on that has changed, or whose hidden states are gone:
+  // those of the last two are kept.
   Status EndReplay() {
-    reused_ = reports_.size();
-    if (reused_ > 0 && drift_ != nullptr && reused_ < groups_.size()) {
-      QINFER_ASSIGN_OR_RETURN(const std::string state, store_->LoadFile(HiddenFile(reused_ - 1)));
-      if (HashText(state) != replay_->state_hash()) {
-        return FormatError(StrCat(options_.output_path,
-                                  ".partial is damaged (saved hidden states do not fit the "
-                                  "journal): run without resume to start anew"));
+    if (store_ != nullptr && drift_ != nullptr && reports_.size() < groups_.size()) {
+      bool found = false;
+      for (size_t tries = 0; !reports_.empty() && !found; ++tries) {
+        std::string state;
+        const std::string file = HiddenFile(reports_.size() - 1);
+        QINFER_ASSIGN_OR_RETURN(const uint64_t size, store_->FileSize(file));
+        if (tries < 2 && size == drift_->State().size()) {
+          QINFER_ASSIGN_OR_RETURN(state, store_->LoadFile(file));
+        }
+        found = !state.empty() && HashText(state) == replay_->state_hash(reports_.size() - 1);
+        if (found) {
+          QINFER_RETURN_IF_ERROR(drift_->SetState(state));
+        } else {
+          replay_->DropLast(&reports_, &progress_);
+        }
       }
-      QINFER_RETURN_IF_ERROR(drift_->SetState(state));
     }
+    reused_ = reports_.size();
+    if (store_ != nullptr) QINFER_RETURN_IF_ERROR(store_->KeepGroups(reused_));
     replay_.reset();
     phase_ = reused_ == groups_.size() ? Phase::kReport : Phase::kGroup;
     return OkStatus();
@@ -399,7 +408,12 @@ class QuantizeImpl final : public QuantizeWork {
       hash = HashBytes(state.data(), state.size());
       QINFER_RETURN_IF_ERROR(store_->SaveFile(HiddenFile(index), state));
     }
-    QINFER_RETURN_IF_ERROR(store_->AppendGroup(GroupRecord(index, hash, group_text_)));
+    GroupRecord record;
+    record.group = index;
+    record.state_hash = hash;
+    record.data_hash = GroupHash(*writer_, groups_[index]);
+    record.report = group_text_;
+    QINFER_RETURN_IF_ERROR(store_->AppendGroup(record.ToBytes()));
     return NextGroup();
   }
 
