@@ -16,6 +16,11 @@ void Documents::Add(std::string_view name, absl::Span<const uint8_t> bytes) {
   documents_.push_back(std::move(document));
 }
 
+bool Documents::Has(std::string_view name) const {
+  return std::any_of(documents_.begin(), documents_.end(),
+                     [&](const Document& document) { return document.name == name; });
+}
+
 void Documents::AddText(std::string_view name, std::string_view text) {
   Add(name, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
@@ -82,7 +87,10 @@ StatusOr<bool> Documents::Step() {
         AddText(format::kSideChatTemplate, files.chat_template_jinja.text());
         AddText(format::kSideGenerationConfig, files.generation_config_json.text());
       }
-      if (tokenizer_ != nullptr) Add(format::kSideTokenizerCompiled, tokenizer_->compiled());
+      // A file of ours has it, also where a loaded model lends its tokenizer.
+      if (tokenizer_ != nullptr && !Has(format::kSideTokenizerCompiled)) {
+        Add(format::kSideTokenizerCompiled, tokenizer_->compiled());
+      }
       phase_ = Phase::kDone;
       return true;
     case Phase::kDone:

@@ -55,6 +55,7 @@ class Documents {
   };
 
   void Add(std::string_view name, absl::Span<const uint8_t> bytes);
+  bool Has(std::string_view name) const;
   void AddText(std::string_view name, std::string_view text);
   void ListGguf(const format::Gguf& gguf);
   void ListQinfer(const format::QinferFile& file);

@@ -183,6 +183,53 @@ static void test_quantize_to_path(qinfer_runtime* runtime, qinfer_model* model) 
   unlink(path);
 }
 
+/* A packed model that is loaded whole is converted and quantized like any other, wherever it was
+ * read from. */
+static void test_packed_source(qinfer_runtime* runtime, qinfer_model* model) {
+  qinfer_error err = QINFER_ERROR_INIT;
+  memory_file file, copy;
+  qinfer_write_io writer = memory_writer(&file), other = memory_writer(&copy);
+  qinfer_io reader = memory_reader(&file);
+  qinfer_target target = QINFER_TARGET_INIT;
+  qinfer_load_options options = QINFER_LOAD_OPTIONS_INIT;
+  qinfer_quantize_options quantize = QINFER_QUANTIZE_OPTIONS_INIT;
+  qinfer_task* task = NULL;
+  int kind;
+  memset(&file, 0, sizeof file);
+  target.io = &writer;
+  CHECK_OK(qinfer_convert_begin(model, &target, &task, &err));
+  CHECK_OK(qinfer_task_wait(task, UINT64_MAX, &err));
+  qinfer_task_release(task);
+  options.parts = QINFER_PARTS_ALL;
+  quantize.flags = QINFER_QUANTIZE_NO_CALIBRATION | QINFER_QUANTIZE_NO_EVALUATION;
+  target.io = &other;
+  for (kind = 0; kind < 2; ++kind) {
+    qinfer_source source = QINFER_SOURCE_INIT;
+    qinfer_model* packed = NULL;
+    if (kind == 0) {
+      source.io = &reader;
+    } else {
+      source.data = file.bytes;
+      source.data_size = file.size;
+    }
+    CHECK_OK(qinfer_model_load(runtime, &source, &options, &packed, &err));
+    memset(&copy, 0, sizeof copy);
+    CHECK_OK(qinfer_convert_begin(packed, &target, &task, &err));
+    CHECK_OK(qinfer_task_wait(task, UINT64_MAX, &err));
+    qinfer_task_release(task);
+    CHECK(copy.commits == 1 && copy.size > file.size / 2);
+    memory_file_free(&copy);
+    memset(&copy, 0, sizeof copy);
+    CHECK_OK(qinfer_quantize_begin(packed, &quantize, &target, &task, &err));
+    CHECK_OK(qinfer_task_wait(task, UINT64_MAX, &err));
+    qinfer_task_release(task);
+    CHECK(copy.commits == 1 && copy.size > 1000);
+    memory_file_free(&copy);
+    qinfer_model_release(packed);
+  }
+  memory_file_free(&file);
+}
+
 void test_quantize(void) {
   qinfer_runtime* runtime = make_runtime();
   qinfer_model* model = load_model(runtime);
@@ -190,6 +237,7 @@ void test_quantize(void) {
     test_calibration(model);
     test_waiting_calibration(model);
     test_quantize_to_path(runtime, model);
+    test_packed_source(runtime, model);
   }
   qinfer_model_release(model);
   qinfer_runtime_release(runtime);
