@@ -157,6 +157,7 @@ void TaskState::Finish(Status status) {
   ended.work.reset();  // rolls back what was not committed
   ended.claims.clear();
   ended.keep.clear();
+  ended.collect = nullptr;  // holds some of that as well
   const std::lock_guard<std::mutex> lock(mutex_);
   finished_ = true;
   status_ = std::move(status);
@@ -252,7 +253,14 @@ bool TaskState::HasEvent() const {
 
 void TaskState::Abandon() {
   cancel_.store(true);
-  if (runtime_->step_lock.HeldByThisThread()) return;  // inside a callback: whoever steps ends it
+  // Inside a callback whoever steps ends it.
+  if (!runtime_->step_lock.HeldByThisThread()) EndWork();
+  TaskResults dropped;  // outside the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (finished_) std::swap(dropped, results_);
+}
+
+void TaskState::EndWork() {
   for (;;) {
     const Entry entry = Enter(true);
     if (entry == Entry::kFinished) return;

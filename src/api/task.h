@@ -88,7 +88,8 @@ class TaskState final : public BackgroundJob, public std::enable_shared_from_thi
   Outcome Wait(uint64_t timeout_ns);
   Status Run();
   void Cancel() { cancel_.store(true); }
-  // Cancels and returns when nothing of the work is left: what it held is free again.
+  // Cancels and returns when nothing of the work or its results is left: what they held is free
+  // again, whoever still holds this object (the background thread may, for a moment).
   void Abandon();
   void FillProgress(qinfer_progress* out) const;
 
@@ -125,6 +126,7 @@ class TaskState final : public BackgroundJob, public std::enable_shared_from_thi
   void DoWork(uint64_t until_ns, bool until_event) noexcept;  // with the turn
   void DrainEvents();
   void Finish(Status status);
+  void EndWork();
   Status CheckFinished() const;
   Status NotInside() const;  // BusyError on the thread that is stepping a task of this runtime
   Outcome Ended() const;     // of a finished task; under mutex_

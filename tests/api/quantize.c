@@ -230,6 +230,33 @@ static void test_packed_source(qinfer_runtime* runtime, qinfer_model* model) {
   memory_file_free(&file);
 }
 
+/* When a background task has been waited for and every handle is released, so is all memory,
+ * whatever its thread is doing. */
+static void test_nothing_is_left(qinfer_runtime* runtime) {
+  qinfer_error err = QINFER_ERROR_INIT;
+  qinfer_calibration_options options = QINFER_CALIBRATION_OPTIONS_INIT;
+  int round, late = 0;
+  options.samples = 1;
+  options.sample_tokens = 32;
+  for (round = 0; round < 20; ++round) {
+    qinfer_memory_usage usage = QINFER_MEMORY_USAGE_INIT;
+    qinfer_model* model = load_model(runtime);
+    qinfer_calibration* calibration = NULL;
+    qinfer_task* task = NULL;
+    CHECK_OK(qinfer_calibration_create(model, &options, &calibration, &err));
+    CHECK_OK(qinfer_calibration_add_text(calibration, kText, QINFER_STRLEN, &err));
+    CHECK_OK(qinfer_calibration_run_begin(calibration, &task, &err));
+    CHECK_OK(qinfer_task_run(task, &err));
+    CHECK_OK(qinfer_task_wait(task, UINT64_MAX, &err));
+    qinfer_task_release(task);
+    qinfer_calibration_release(calibration);
+    qinfer_model_release(model);
+    CHECK_OK(qinfer_runtime_memory(runtime, &usage, &err));
+    if (usage.used_bytes + usage.mapped_bytes != 0) ++late;
+  }
+  CHECK(late == 0);
+}
+
 void test_quantize(void) {
   qinfer_runtime* runtime = make_runtime();
   qinfer_model* model = load_model(runtime);
@@ -240,5 +267,6 @@ void test_quantize(void) {
     test_packed_source(runtime, model);
   }
   qinfer_model_release(model);
+  if (model != NULL) test_nothing_is_left(runtime);
   qinfer_runtime_release(runtime);
 }
