@@ -72,11 +72,11 @@ qinfer_status qinfer_session_append_chat(qinfer_session* session,
                                          const qinfer_render_options* options, qinfer_error* err) {
   return WithSession(session, err, [&](Session&) -> Outcome {
     const SessionState& state = *session->state;
-    QINFER_ASSIGN_OR_RETURN(const std::string text,
-                            RenderTemplate(state.engine->model.get(), options));
+    const qinfer::api::ModelState& model = *state.engine->model;
     qinfer::tokenizer::EncodeOptions encode;
     encode.add_special = false;  // the template writes them
-    return AppendText(state, text, encode);
+    return RenderTemplate(&model, options, &model.runtime->memory,
+                          [&](std::string_view text) { return AppendText(state, text, encode); });
   });
 }
 

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory_resource>
+#include <string>
 #include <utility>
 
 #include "api/structs.h"
-#include "observe/report.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/utf8.h"
 
@@ -20,7 +21,24 @@ Status CheckUtf8(std::string_view text, const std::string& name) {
   return BadOption(StrCat(name, " is not valid UTF-8 at byte ", invalid));
 }
 
-StatusOr<std::string> MessagesJson(const qinfer_render_options& options) {
+void AppendQuoted(std::string_view text, std::pmr::string* out) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  out->push_back('"');
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20) {
+      out->append("\\u00").append({kHex[byte >> 4], kHex[byte & 15]});
+      continue;
+    }
+    if (c == '"' || c == '\\') out->push_back('\\');
+    out->push_back(c);
+  }
+  out->push_back('"');
+}
+
+// The messages as JSON: those given, or made in `*own`.
+StatusOr<std::string_view> MessagesJson(const qinfer_render_options& options,
+                                        std::pmr::string* own) {
   QINFER_ASSIGN_OR_RETURN(const std::string_view given,
                           Text(options.messages_json, "messages_json"));
   QINFER_ASSIGN_OR_RETURN(
@@ -30,9 +48,10 @@ StatusOr<std::string> MessagesJson(const qinfer_render_options& options) {
     if (!messages.empty()) {
       return BadOption("render options: messages and messages_json exclude each other");
     }
-    return std::string(given);
+    return given;
   }
-  observe::Report list;
+  if (messages.empty()) return std::string_view("[]");
+  own->push_back('[');
   for (const qinfer_message& message : messages) {
     QINFER_ASSIGN_OR_RETURN(const std::string_view role, Text(message.role, "message.role"));
     QINFER_ASSIGN_OR_RETURN(const std::string_view content,
@@ -40,11 +59,14 @@ StatusOr<std::string> MessagesJson(const qinfer_render_options& options) {
     const auto index = static_cast<size_t>(&message - messages.data());
     QINFER_RETURN_IF_ERROR(CheckUtf8(role, StrCat("the role of message ", index)));
     QINFER_RETURN_IF_ERROR(CheckUtf8(content, StrCat("the content of message ", index)));
-    observe::Report& item = list.Append();
-    item["role"] = role;
-    item["content"] = content;
+    own->append(index == 0 ? R"({"role":)" : R"(,{"role":)");
+    AppendQuoted(role, own);
+    own->append(R"(,"content":)");
+    AppendQuoted(content, own);
+    own->push_back('}');
   }
-  return messages.empty() ? std::string("[]") : list.ToJson(0);
+  own->push_back(']');
+  return std::string_view(*own);
 }
 
 int64_t UnixNow() {
@@ -62,17 +84,17 @@ std::string_view TokenText(const ModelState* model, bool bos) {
 
 }  // namespace
 
-StatusOr<std::string> RenderTemplate(const ModelState* model,
-                                     const qinfer_render_options* options) {
+Status RenderTemplate(const ModelState* model, const qinfer_render_options* options, Memory* memory,
+                      const std::function<Status(std::string_view text)>& take) {
   QINFER_RETURN_IF_ERROR(NotNull(options, "options"));
   qinfer_render_options read;
   QINFER_RETURN_IF_ERROR(ReadStruct(options, "render options", &read));
   QINFER_RETURN_IF_ERROR(
       KnownFlags(read.flags, QINFER_TEMPLATE_NO_GENERATION_PROMPT, "render options.flags"));
   QINFER_RETURN_IF_ERROR(Reserved(read.reserved, "render options.reserved"));
-  QINFER_ASSIGN_OR_RETURN(const std::string messages, MessagesJson(read));
+  std::pmr::string messages(memory);
   tokenizer::RenderInput input;
-  input.messages_json = messages;
+  QINFER_ASSIGN_OR_RETURN(input.messages_json, MessagesJson(read, &messages));
   QINFER_ASSIGN_OR_RETURN(input.tools_json, Text(read.tools_json, "tools_json"));
   QINFER_ASSIGN_OR_RETURN(input.extra_json, Text(read.extra_json, "extra_json"));
   QINFER_ASSIGN_OR_RETURN(input.bos_token, Text(read.bos_token, "bos_token"));
@@ -100,7 +122,7 @@ StatusOr<std::string> RenderTemplate(const ModelState* model,
     if (name.empty()) name = "template_text";
     QINFER_ASSIGN_OR_RETURN(const std::shared_ptr<const tokenizer::ChatTemplate> parsed,
                             tokenizer::ChatTemplate::Parse(own, name));
-    return parsed->Render(input, limits);
+    return parsed->Render(input, limits, memory, take);
   }
   if (model == nullptr) {
     return BadOption("without a model, render options.template_text must be set");
@@ -115,7 +137,7 @@ StatusOr<std::string> RenderTemplate(const ModelState* model,
                          " has no chat template, or was opened without it; give one in "
                          "render options.template_text"));
   }
-  return model->chat_template()->Render(input, limits);
+  return model->chat_template()->Render(input, limits, memory, take);
 }
 
 }  // namespace qinfer::api
@@ -131,11 +153,13 @@ qinfer_status qinfer_template_render(qinfer_runtime* runtime, const qinfer_model
   const auto render = [&]() -> Outcome {
     if (runtime != nullptr) QINFER_RETURN_IF_ERROR(CheckSecond(runtime, "runtime"));
     QINFER_RETURN_IF_ERROR(NotNull(out_size, "out_size"));
-    QINFER_ASSIGN_OR_RETURN(
-        const std::string text,
-        RenderTemplate(model == nullptr ? nullptr : model->state.get(), options));
-    return Deliver(absl::Span<const char>(text.data(), text.size()), buffer, capacity, out_size,
-                   "buffer");
+    qinfer::Memory* const memory =
+        model == nullptr ? &runtime->runtime->memory : &model->runtime->memory;
+    return RenderTemplate(model == nullptr ? nullptr : model->state.get(), options, memory,
+                          [&](std::string_view text) {
+                            return Deliver(absl::Span<const char>(text.data(), text.size()), buffer,
+                                           capacity, out_size, "buffer");
+                          });
   };
   if (model == nullptr) return GuardHandle(err, runtime, "runtime", render);
   return GuardHandle(err, model, "model", render);

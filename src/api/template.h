@@ -2,14 +2,17 @@
 // qinfer_session_append_chat.
 #pragma once
 
-#include <string>
+#include <functional>
+#include <string_view>
 
 #include "api/model.h"
 #include "qinfer/model.h"
 
 namespace qinfer::api {
 
-// `model` may be null where the options bring a template of their own.
-StatusOr<std::string> RenderTemplate(const ModelState* model, const qinfer_render_options* options);
+// Shows the text to `take` and returns what that returns. `model` may be null where the options
+// bring a template of their own. What it takes comes from `memory`.
+Status RenderTemplate(const ModelState* model, const qinfer_render_options* options, Memory* memory,
+                      const std::function<Status(std::string_view text)>& take);
 
 }  // namespace qinfer::api

@@ -19,21 +19,31 @@ class JinjaTemplate final : public ChatTemplate {
 
   const std::string& text() const override { return text_; }
 
-  StatusOr<std::string> Render(const RenderInput& input,
-                               const RenderLimits& limits) const override {
+  Status Render(const RenderInput& input, const RenderLimits& limits, Memory* memory,
+                const TakeText& take) const override {
+    bool taken = false;  // then what is thrown is the taker's
     try {
-      return RenderWithin(input, limits);
+      return RenderWithin(input, limits, memory, [&](std::string_view text) {
+        taken = true;
+        return take(text);
+      });
     } catch (const jinja::MemoryLimit&) {  // before the evaluator was there to catch it
       return BudgetError(StrCat("the variables of a template take more than max_memory_bytes = ",
                                 limits.max_memory_bytes));
+    } catch (const BudgetExceeded&) {
+      if (taken || memory == nullptr) throw;
+      return BudgetError(StrCat(
+          "rendering the chat template would exceed host_bytes_limit (", memory->limit_bytes(),
+          " bytes, ", memory->used_bytes() + memory->mapped_bytes(), " in use without it)"));
     }
   }
 
  private:
-  StatusOr<std::string> RenderWithin(const RenderInput& input, const RenderLimits& limits) const {
+  Status RenderWithin(const RenderInput& input, const RenderLimits& limits, Memory* memory,
+                      const TakeText& take) const {
     using jinja::Kind;
     using jinja::Value;
-    jinja::Interp interp(ast_.get(), limits, input.now_unix_seconds);
+    jinja::Interp interp(ast_.get(), limits, memory, input.now_unix_seconds);
     QINFER_ASSIGN_OR_RETURN(Value messages,
                             jinja::ParseJson(&interp, input.messages_json, "messages"));
     if (!messages.Is(Kind::kList)) return MisuseError("messages: must be a JSON array");
@@ -58,7 +68,8 @@ class JinjaTemplate final : public ChatTemplate {
         interp.SetVariable(key.AsString(), value);
       }
     }
-    return interp.Run();
+    QINFER_ASSIGN_OR_RETURN(const std::string_view text, interp.Run());
+    return take(text);
   }
 
   const std::string text_;
@@ -66,6 +77,16 @@ class JinjaTemplate final : public ChatTemplate {
 };
 
 }  // namespace
+
+StatusOr<std::string> ChatTemplate::Render(const RenderInput& input,
+                                           const RenderLimits& limits) const {
+  std::string copy;
+  QINFER_RETURN_IF_ERROR(Render(input, limits, nullptr, [&copy](std::string_view text) {
+    copy = text;
+    return OkStatus();
+  }));
+  return copy;
+}
 
 StatusOr<std::shared_ptr<const ChatTemplate>> ChatTemplate::Parse(std::string_view text,
                                                                   const std::string& name) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,9 +37,14 @@ class ChatTemplate {
   // FormatError with line number and reason. `name` is for messages.
   static StatusOr<std::shared_ptr<const ChatTemplate>> Parse(std::string_view text,
                                                              const std::string& name);
-  // A template's own raise_exception(...) is a MisuseError with its text.
-  virtual StatusOr<std::string> Render(const RenderInput& input,
-                                       const RenderLimits& limits = {}) const = 0;
+  // Shows the text to `take`, once and only then, and returns what that returns. A template's own
+  // raise_exception(...) is a MisuseError with its text. What the rendering allocates comes from
+  // `memory` (null = the process's), whose limit is a BudgetError.
+  using TakeText = std::function<Status(std::string_view text)>;
+  virtual Status Render(const RenderInput& input, const RenderLimits& limits, Memory* memory,
+                        const TakeText& take) const = 0;
+  // A copy of the text, in the process's memory.
+  StatusOr<std::string> Render(const RenderInput& input, const RenderLimits& limits = {}) const;
   virtual const std::string& text() const = 0;
 };
 

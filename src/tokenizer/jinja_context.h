@@ -25,7 +25,8 @@ std::string Quoted(std::string_view text);
 
 class Context {
  public:
-  Context(uint64_t max_steps, uint64_t max_memory_bytes) : meter_(max_steps, max_memory_bytes) {}
+  Context(uint64_t max_steps, uint64_t max_memory_bytes, Memory* memory)
+      : meter_(max_steps, max_memory_bytes, memory) {}
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   virtual ~Context() = default;

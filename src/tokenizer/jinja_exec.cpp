@@ -13,8 +13,8 @@ constexpr uint32_t kMaxFrameDepth = 1000;
 
 }  // namespace
 
-Interp::Interp(const Ast* ast, const RenderLimits& limits, int64_t now)
-    : Context(limits.max_steps, limits.max_memory_bytes),
+Interp::Interp(const Ast* ast, const RenderLimits& limits, Memory* memory, int64_t now)
+    : Context(limits.max_steps, limits.max_memory_bytes, memory),
       ast_(ast),
       limits_(limits),
       now_(now),
@@ -51,15 +51,15 @@ void Interp::SetVariable(std::string_view name, Value value) {
   if (id != ast_->ids.end()) SetIn(root_.get(), id->second, std::move(value));
 }
 
-StatusOr<std::string> Interp::Run() {
+StatusOr<std::string_view> Interp::Run() {
   try {
     const Scope top(this, root_);
     ExecBody(ast_->body);
-    // The copy that is handed out.
+    // A copy may be made of it.
     if (ok()) meter()->Require(output_.size());
   } catch (const MemoryLimit&) {  // which the meter knows
   }
-  if (ok()) return std::string(output_);
+  if (ok()) return std::string_view(output_);
   const Status status =
       meter()->over() != nullptr && this->status().ok() ? LimitStatus() : this->status();
   if (line_ == 0) return Annotate(status, ast_->template_name);

@@ -50,11 +50,12 @@ bool InternalAttribute(Context* context, const Value& value, std::string_view na
 
 class Interp final : public Context {
  public:
-  Interp(const Ast* ast, const RenderLimits& limits, int64_t now);
+  // `memory` may be null: the process's.
+  Interp(const Ast* ast, const RenderLimits& limits, Memory* memory, int64_t now);
   ~Interp() override;
 
   void SetVariable(std::string_view name, Value value);
-  StatusOr<std::string> Run();
+  StatusOr<std::string_view> Run();  // the text lives as long as this
 
   Value Call(const Value& callee, const CallArgs& args) override;
   int64_t now_unix_seconds() const override { return now_; }

@@ -1,7 +1,8 @@
 // What one rendering may spend, and the containers whose memory counts against it: texts, lists and
 // shared objects ask the Meter for every byte before it is taken, so that nothing a template does
 // can take more than its limit. Whatever grows with a template's values lives in these, temporaries
-// too.
+// too. The bytes come from a Memory, where there is one, and so from the host's allocator and
+// limit.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "core/memory.h"
 
 namespace qinfer::tokenizer::jinja {
 
@@ -26,8 +29,10 @@ class MemoryLimit : public std::bad_alloc {
 class Meter {
  public:
   // No machine has more memory than the bound here, below which sums of sizes cannot overflow.
-  Meter(uint64_t max_steps, uint64_t max_bytes)
-      : max_steps_(max_steps), max_bytes_(std::min(max_bytes, uint64_t{1} << 46)) {}
+  Meter(uint64_t max_steps, uint64_t max_bytes, Memory* memory)
+      : max_steps_(max_steps),
+        max_bytes_(std::min(max_bytes, uint64_t{1} << 46)),
+        memory_(memory) {}
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
 
@@ -56,6 +61,13 @@ class Meter {
     bytes_ += bytes;
   }
   void Give(uint64_t bytes) { bytes_ -= bytes; }
+  // The bytes themselves, from the memory or the process. Throws what Memory throws.
+  void* Allocate(size_t bytes, size_t align) {
+    return memory_ == nullptr ? ::operator new(bytes) : memory_->allocate(bytes, align);
+  }
+  void Release(void* block, size_t bytes, size_t align) noexcept {
+    memory_ == nullptr ? ::operator delete(block) : memory_->Release(block, bytes, align);
+  }
   void Exceed(const char* limit) {
     if (over_ == nullptr) over_ = limit;
   }
@@ -69,6 +81,7 @@ class Meter {
 
   uint64_t max_steps_, max_bytes_;
   uint64_t steps_ = 0, bytes_ = 0;  // bytes_ <= max_bytes_
+  Memory* const memory_;            // may be null
   const char* over_ = nullptr;
 };
 
@@ -87,15 +100,16 @@ class Counted {
   Counted(const Counted<U>& other) : meter_(other.meter()) {}  // NOLINT: as allocators convert
 
   T* allocate(size_t count) {
-    if (meter_ != nullptr) meter_->Require(Cost(count));
-    const size_t bytes = count * kEach;
-    T* block = static_cast<T*>(::operator new(bytes));
-    if (meter_ != nullptr) meter_->Take(Cost(count));
+    if (meter_ == nullptr) return static_cast<T*>(::operator new(count* kEach));
+    meter_->Require(Cost(count));
+    T* block = static_cast<T*>(meter_->Allocate(count * kEach, alignof(T)));
+    meter_->Take(Cost(count));
     return block;
   }
   void deallocate(T* block, size_t count) noexcept {
-    if (meter_ != nullptr) meter_->Give(Cost(count));
-    ::operator delete(block);
+    if (meter_ == nullptr) return ::operator delete(block);
+    meter_->Give(Cost(count));
+    meter_->Release(block, count * kEach, alignof(T));
   }
   Meter* meter() const { return meter_; }
 

@@ -163,6 +163,48 @@ static void test_template(qinfer_runtime* runtime, qinfer_model* model) {
               QINFER_E_MISUSE, QINFER_DETAIL_OPTION);
 }
 
+/* What a rendering takes is the runtime's: from its allocator, within its limit, given back. */
+static void test_template_memory(void) {
+  qinfer_error err = QINFER_ERROR_INIT;
+  counting_allocator counter;
+  qinfer_runtime_options options = QINFER_RUNTIME_OPTIONS_INIT;
+  qinfer_render_options render_options = QINFER_RENDER_OPTIONS_INIT;
+  qinfer_memory_usage usage = QINFER_MEMORY_USAGE_INIT;
+  qinfer_runtime* runtime = NULL;
+  qinfer_message message = {{"user", 4}, {NULL, 0}};
+  char* content = (char*)malloc(3000000);
+  size_t size = 0;
+  counting_allocator_init(&counter);
+  options.allocator = &counter.table;
+  options.host_bytes_limit = 20000000;
+  CHECK_OK(qinfer_runtime_create(QINFER_ABI, &options, &runtime, &err));
+  render_options.template_text.data = "{{ messages[0].content }}{{ 'x' * 2000000 }}";
+  render_options.template_text.size = QINFER_STRLEN;
+  memset(content, '"', 3000000);
+  message.content.data = content;
+  message.content.size = 100;
+  render_options.messages = &message;
+  render_options.message_count = 1;
+  CHECK_OK(qinfer_template_render(runtime, NULL, &render_options, NULL, 0, &size, &err));
+  CHECK(size == 2000100);
+  CHECK_OK(qinfer_runtime_memory(runtime, &usage, &err));
+  CHECK(usage.peak_bytes >= 2000100 && usage.used_bytes == 0);
+  CHECK(counter.total_blocks > 0 && counter.live_blocks == 0 && counter.live_bytes == 0);
+  /* The messages count as well. */
+  message.content.size = 3000000;
+  CHECK(qinfer_template_render(runtime, NULL, &render_options, NULL, 0, &size, &err) ==
+        QINFER_E_BUDGET);
+  CHECK(strstr(err.message, "host_bytes_limit") != NULL);
+  message.content.size = 100;
+  render_options.template_text.data = "{{ 'x' * 11000000 }}{{ 'y' * 11000000 }}";
+  CHECK(qinfer_template_render(runtime, NULL, &render_options, NULL, 0, &size, &err) ==
+        QINFER_E_BUDGET);
+  CHECK(strstr(err.message, "host_bytes_limit") != NULL && size == 0);
+  CHECK(counter.live_blocks == 0);
+  qinfer_runtime_release(runtime);
+  free(content);
+}
+
 static void test_metadata(qinfer_runtime* runtime, qinfer_model* model) {
   qinfer_error err = QINFER_ERROR_INIT;
   qinfer_model_info info = QINFER_MODEL_INFO_INIT, header_info = QINFER_MODEL_INFO_INIT;
@@ -256,6 +298,7 @@ void test_text(void) {
   if (model != NULL) {
     test_tokenizer(model);
     test_template(runtime, model);
+    test_template_memory();
     test_metadata(runtime, model);
     test_vocabulary(runtime, model);
   }
