@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/cord.h"
+#include "core/bad_alignment.h"
 
 namespace qinfer::api {
 namespace {
@@ -45,6 +46,8 @@ absl::string_view Brief(absl::StatusCode code) {
       return "no memory";
     case absl::StatusCode::kOutOfRange:
       return "host_bytes_limit would be exceeded";
+    case absl::StatusCode::kInvalidArgument:
+      return BadAlignment::kMessage;
     case absl::StatusCode::kInternal:
       return "unexpected exception inside the library; release this handle";
     default:
@@ -59,6 +62,8 @@ Status StatusOfException() noexcept {
     throw;
   } catch (const BudgetExceeded&) {
     return Status(absl::StatusCode::kOutOfRange, absl::string_view());
+  } catch (const BadAlignment&) {
+    return Status(absl::StatusCode::kInvalidArgument, absl::string_view());
   } catch (const std::bad_alloc&) {
     return Status(absl::StatusCode::kResourceExhausted, absl::string_view());
   } catch (const std::length_error&) {

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/bad_alignment.h"
+
 #if defined(__linux__)
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,6 +18,9 @@ namespace qinfer {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+
+// Why the last Allocate of this thread has returned null: the host's block was not aligned.
+thread_local bool misaligned = false;
 
 // Fewer misses of the translation buffer while weights stream through; the system may say no.
 void AdviseHugePages(void* ptr, size_t bytes) {
@@ -103,6 +108,7 @@ bool Memory::Charge(std::atomic<uint64_t>* counter, uint64_t bytes) noexcept {
 
 void* Memory::Allocate(size_t bytes, size_t align, bool* over_limit) noexcept {
   if (over_limit != nullptr) *over_limit = false;
+  misaligned = false;
   if (!Charge(&used_, bytes)) {
     if (over_limit != nullptr) *over_limit = true;
     return nullptr;
@@ -111,6 +117,11 @@ void* Memory::Allocate(size_t bytes, size_t align, bool* over_limit) noexcept {
   void* ptr = nullptr;
   if (hooks_.alloc != nullptr) {
     ptr = hooks_.alloc(hooks_.user, size, align);
+    if (reinterpret_cast<uintptr_t>(ptr) % align != 0) {
+      hooks_.release(hooks_.user, ptr, size, align);
+      ptr = nullptr;
+      misaligned = true;
+    }
   } else if (size >= kOwnPages) {
     ptr = AllocatePages(size, align);
   } else {
@@ -152,6 +163,7 @@ void* Memory::do_allocate(size_t bytes, size_t align) {
   bool over_limit = false;
   void* ptr = Allocate(bytes, align, &over_limit);
   if (ptr == nullptr && over_limit) throw BudgetExceeded();
+  if (ptr == nullptr && misaligned) throw BadAlignment();
   if (ptr == nullptr) throw std::bad_alloc();
   return ptr;
 }
@@ -166,6 +178,10 @@ StatusOr<Buffer> Buffer::Create(Memory* memory, size_t bytes, const char* what) 
     return BudgetError(StrCat(what, ": ", bytes, " bytes more would exceed host_bytes_limit (",
                               memory->limit_bytes(), " bytes, ",
                               memory->used_bytes() + memory->mapped_bytes(), " in use)"));
+  }
+  if (ptr == nullptr && misaligned) {
+    return MisuseError(
+        StrCat(what, " (", bytes, " bytes, align ", align, "): ", BadAlignment::kMessage));
   }
   if (ptr == nullptr) return NoMemoryError(StrCat("no memory for ", what, " (", bytes, " bytes)"));
   if (huge) AdviseHugePages(ptr, bytes);

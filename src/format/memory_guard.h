@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "core/bad_alignment.h"
 #include "core/memory.h"
 #include "core/status.h"
 
@@ -19,6 +20,8 @@ auto CatchNoMemory(const std::string& what, const Memory* memory, Body&& body) -
     return BudgetError(StrCat(what, ": its tables would exceed host_bytes_limit (",
                               memory->limit_bytes(), " bytes, ",
                               memory->used_bytes() + memory->mapped_bytes(), " in use)"));
+  } catch (const BadAlignment& e) {
+    return MisuseError(e.what());
   } catch (const std::bad_alloc&) {
     return NoMemoryError(StrCat("no memory for the tables of ", what));
   }

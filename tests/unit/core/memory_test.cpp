@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "core/bad_alignment.h"
+
 namespace qinfer {
 namespace {
 
@@ -48,6 +50,34 @@ TEST(Memory, HostAllocatorRefusalIsNoMemory) {
   auto a = Buffer::Create(&memory, 10, "x");
   EXPECT_EQ(a.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(memory.used_bytes(), 0u);
+}
+
+// An allocator that takes no notice of `align` is named, and gets its block back.
+TEST(Memory, MisalignedBlocksOfTheHostAreRefused) {
+  struct Blocks {
+    std::vector<char> room = std::vector<char>(4096);
+    int live = 0;
+    size_t offset = 16;
+  } blocks;
+  AllocatorHooks hooks;
+  hooks.user = &blocks;
+  hooks.alloc = [](void* user, size_t, size_t) -> void* {
+    auto* b = static_cast<Blocks*>(user);
+    ++b->live;
+    const auto begin = reinterpret_cast<uintptr_t>(b->room.data());
+    return b->room.data() + (256 - begin % 256) + b->offset;
+  };
+  hooks.release = [](void* user, void*, size_t, size_t) { --static_cast<Blocks*>(user)->live; };
+  Memory memory(hooks);
+  auto a = Buffer::Create(&memory, 100, "weights");
+  EXPECT_TRUE(absl::IsInvalidArgument(a.status())) << a.status();
+  EXPECT_NE(a.status().message().find("host's allocator"), absl::string_view::npos) << a.status();
+  blocks.offset = 4;
+  EXPECT_THROW(std::pmr::vector<double>(5, &memory), BadAlignment);
+  EXPECT_EQ(blocks.live, 0);
+  EXPECT_EQ(memory.used_bytes(), 0u);
+  blocks.offset = 64;
+  EXPECT_TRUE(Buffer::Create(&memory, 100, "weights").ok());
 }
 
 // Bytes of memory of this process's own; 0 where the system does not say.
