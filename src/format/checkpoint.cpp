@@ -398,6 +398,12 @@ StatusOr<std::shared_ptr<Checkpoint>> OpenCheckpoint(std::shared_ptr<io::Source>
 }
 
 Status CheckNotInput(const Checkpoint& checkpoint, const std::string& path) {
+  // Also where there is no such file yet: whoever opens the folder next would read it.
+  const std::string file = io::NameOf(path);
+  if (IsDocumentName(file)) {
+    return MisuseError(StrCat(path, ": a model's folder is read with what is named ", file,
+                              ": choose another name for the output"));
+  }
   bool on_disk = checkpoint.container() == Container::kConfigOnly, same = false;
   for (const auto& source : checkpoint.sources()) {
     on_disk |= source->IsFile(source->name());

@@ -129,7 +129,7 @@ StatusOr<std::shared_ptr<Checkpoint>> OpenCheckpoint(std::shared_ptr<io::Source>
                                                      SideFiles side_files,
                                                      const OpenOptions& options);
 
-// MisuseError where writing a file at `path` would replace one that the checkpoint is read from.
+// MisuseError where a file at `path` would replace, or be read as, one that a model is read from.
 Status CheckNotInput(const Checkpoint& checkpoint, const std::string& path);
 
 }  // namespace qinfer::format

@@ -12,6 +12,9 @@ namespace {
 
 constexpr size_t kMaxFolderEntries = 100'000;
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+constexpr const char* kDocumentNames[] = {
+    "config.json",         "generation_config.json", "tokenizer.json",      "tokenizer_config.json",
+    "chat_template.jinja", "chat_template.json",     "quantize_config.json"};
 
 bool EndsWith(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
@@ -195,12 +198,15 @@ StatusOr<FolderContents> ExamineFolder(const std::string& folder) {
 }
 
 bool IsSideFile(const std::string& folder, const std::string& path) {
-  for (const char* name :
-       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-        "chat_template.jinja", "chat_template.json", "quantize_config.json"}) {
-    if (io::SameFile(io::JoinPath(folder, name), path)) return true;
-  }
-  return false;
+  return std::any_of(std::begin(kDocumentNames), std::end(kDocumentNames), [&](const char* name) {
+    return io::SameFile(io::JoinPath(folder, name), path);
+  });
+}
+
+bool IsDocumentName(std::string_view name) {
+  return EndsWith(name, kIndexSuffix) ||
+         std::find(std::begin(kDocumentNames), std::end(kDocumentNames), name) !=
+             std::end(kDocumentNames);
 }
 
 StatusOr<SideFiles> ReadSideFiles(const std::string& folder, Memory* memory) {

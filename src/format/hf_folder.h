@@ -31,6 +31,8 @@ StatusOr<FolderContents> ExamineFolder(const std::string& folder);
 
 // Whether `path` leads to a file of the folder that ReadSideFiles would read.
 bool IsSideFile(const std::string& folder, const std::string& path);
+// Whether a file of that name would be read in a model's folder, as one of these or as an index.
+bool IsDocumentName(std::string_view name);
 // Reads those that exist. Too large is a FormatError, unreadable an IoError.
 StatusOr<SideFiles> ReadSideFiles(const std::string& folder, Memory* memory);
 

@@ -152,6 +152,9 @@ mkdir own && cp "$model"/*.json "$model"/*.safetensors own && ln -s own/model.sa
 before=$(cat own/* copy.qinfer text | cksum)
 gives 1 convert own -o own/model.safetensors; has err "belongs to the model"
 gives 1 convert own -o alias; has err "belongs to the model"
+for name in chat_template.jinja x.safetensors.index.json; do
+  gives 1 convert own -o own/$name; has err "choose another name"
+done
 gives 1 convert copy.qinfer -o ./copy.qinfer; has err "belongs to the model"
 gives 1 quantize own -o own/config.json --no-calibration --no-evaluation; has err "own/config.json"
 gives 1 quantize own/model.safetensors -o own/tokenizer.json --no-calibration --no-evaluation; has err "own/tokenizer.json"
