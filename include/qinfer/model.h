@@ -357,7 +357,7 @@ QINFER_API void QINFER_CALL qinfer_render_options_init(qinfer_render_options* op
  * @param out_size        bytes of the text; not NULL
  * @return OK; E_MISUSE (QINFER_DETAIL_BUFFER_TOO_SMALL, options, messages that are no JSON, or the
  *         template's own raise_exception, with its text); E_FORMAT (the template does not parse;
- *         line and reason); E_BUDGET (a limit of the template's work); E_UNSUPPORTED.
+ *         line and reason); E_BUDGET (a limit of its work, or host_bytes_limit); E_UNSUPPORTED.
  * Any thread. @since 0.1 */
 QINFER_API qinfer_status QINFER_CALL qinfer_template_render(qinfer_runtime* runtime,
                                                             const qinfer_model* model,

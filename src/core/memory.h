@@ -20,8 +20,8 @@ struct AllocatorHooks {
   void (*release)(void* user, void* ptr, size_t size, size_t align) = nullptr;
 };
 
-// Thread-safe. As a std::pmr resource it throws std::bad_alloc, or BudgetExceeded where the limit
-// says no; both are caught at the edge of the API. Containers that grow with a model:
+// Thread-safe. As a std::pmr resource it throws std::bad_alloc, BudgetExceeded where the limit says
+// no, or BadAlignment; all are caught at the edge of the API. Containers that grow with a model:
 // std::pmr::vector<T> v(memory). Outlives everything allocated from it (the runtime's shared state
 // owns it).
 class Memory final : public std::pmr::memory_resource {
@@ -31,7 +31,7 @@ class Memory final : public std::pmr::memory_resource {
   explicit Memory(AllocatorHooks hooks = {}, uint64_t limit_bytes = 0)
       : hooks_(hooks), limit_(limit_bytes) {}
 
-  // Null when the allocator or the limit says no; `*over_limit` tells which.
+  // Null when the allocator (also by a misaligned block) or the limit says no: `*over_limit`.
   void* Allocate(size_t bytes, size_t align, bool* over_limit = nullptr) noexcept;
   void Release(void* ptr, size_t bytes, size_t align) noexcept;
 
@@ -64,7 +64,7 @@ class Memory final : public std::pmr::memory_resource {
 class Buffer {
  public:
   Buffer() = default;
-  // NoMemoryError or BudgetError, naming `what` and the size.
+  // NoMemoryError, BudgetError or, of a misaligned block, MisuseError, with `what` and the size.
   static StatusOr<Buffer> Create(Memory* memory, size_t bytes, const char* what);
   Buffer(Buffer&& other) noexcept { *this = std::move(other); }
   Buffer& operator=(Buffer&& other) noexcept;
