@@ -20,7 +20,8 @@ typedef struct qinfer_source {
   uint32_t struct_size;
   uint32_t reserved;
   /* A folder (config.json, *.safetensors or an index), a .safetensors, .gguf (any part of a split)
-   * or .qinfer file; told apart by content. With QINFER_PARTS_VOCABULARY also a tokenizer.json. */
+   * or .qinfer file; told apart by content. With QINFER_PARTS_VOCABULARY also a tokenizer.json,
+   * with the tokenizer_config.json and chat_template.jinja beside it. */
   qinfer_str path;
   const void* data; /* borrowed until the model is released; 64-byte aligned to be used in place */
   uint64_t data_size;
@@ -80,11 +81,13 @@ typedef struct qinfer_load_options {
 #define QINFER_LOAD_OPTIONS_INIT \
   { (uint32_t)sizeof(qinfer_load_options), 0, 0, 0, 0 }
 
-/* Bytes that loading and generating will take, computed from headers by the code that allocates. */
+/* Bytes that loading and generating will take, computed from headers by the code that allocates. As
+ * in host_bytes_limit and qinfer_memory_usage, memory that is the host's own (source.data, what
+ * io.map gives) counts nowhere, also where weights are used in place there. */
 typedef struct qinfer_memory_plan {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t mapped_bytes;
+  uint64_t mapped_bytes;    /* files that we map */
   uint64_t weight_bytes;    /* allocated */
   uint64_t tokenizer_bytes; /* vocabulary, template, documents */
   uint64_t load_peak_bytes; /* highest sum while loading */
@@ -226,8 +229,9 @@ QINFER_API qinfer_status QINFER_CALL qinfer_model_tensor(const qinfer_model* mod
                                                          qinfer_tensor_info* out,
                                                          qinfer_error* err);
 
-/* INFO: what qinfer_model_info says, tensors by type, the configuration of layers, special tokens,
- * template. TENSORS: {"tensors": [what qinfer_tensor_info says, ...]}. */
+/* INFO: what qinfer_model_info says, tensors by type, the configuration of layers; "tokenizer"
+ * (size, special tokens) and "chat_template" (whether there is one) where they are loaded, which
+ * QINFER_PARTS_HEADER leaves out. TENSORS: {"tensors": [what qinfer_tensor_info says, ...]}. */
 #define QINFER_MODEL_REPORT_INFO 1u
 #define QINFER_MODEL_REPORT_TENSORS 2u
 

@@ -246,7 +246,7 @@ typedef struct qinfer_runtime_options {
   const qinfer_executor* executor;   /* NULL = threads of our own; copied */
   qinfer_log_fn log;                 /* NULL = silence */
   void* log_user;
-  uint64_t host_bytes_limit; /* of allocated and mapped memory together; 0 = none */
+  uint64_t host_bytes_limit; /* of memory that we allocate and files that we map; 0 = none */
   uint32_t log_level;        /* most detailed level wanted; 0 = QINFER_LOG_WARNING */
   uint32_t cpu_isa_cap;      /* QINFER_ISA_... */
   uint32_t spin_us; /* idle time after which our threads park; 0 = a few us; QINFER_SPIN_NEVER */

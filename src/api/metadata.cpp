@@ -187,7 +187,9 @@ void AddTypes(const format::Checkpoint& checkpoint, Report* report) {
   }
 }
 
+// Nothing where they are not loaded: what was not looked at is not absent.
 void AddTokenizer(const ModelState& model, Report* report) {
+  if (model.model == nullptr && model.text.tokenizer == nullptr) return;
   if (const tokenizer::Tokenizer* tokenizer = model.tokenizer(); tokenizer != nullptr) {
     Report& node = (*report)["tokenizer"];
     node["vocab_size"] = tokenizer->vocab_size();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "format/hf_folder.h"
 #include "format/path_info.h"
 #include "format/qinfer_file.h"
 #include "io/folder.h"
@@ -13,6 +14,23 @@ namespace {
 // The largest tokenizer.json that is read: those of today's models are below 40 MB.
 constexpr uint64_t kMaxTokenizerBytes = uint64_t{1} << 30;
 constexpr uint64_t kReadAtOnce = 256 << 10;
+
+// A tokenizer.json with what lies beside it: side documents alone.
+class TokenizerFiles final : public format::Checkpoint {
+ public:
+  TokenizerFiles(std::string name, format::SideFiles files, Memory* memory)
+      : Checkpoint(memory), name_(std::move(name)), files_(std::move(files)) {}
+  format::Container container() const override { return format::Container::kConfigOnly; }
+  const std::string& name() const override { return name_; }
+  absl::Span<const format::TensorInfo> tensors() const override { return {}; }
+  const format::TensorInfo* Find(std::string_view) const override { return nullptr; }
+  absl::Span<const std::shared_ptr<io::Source>> sources() const override { return {}; }
+  const format::SideFiles& side_files() const override { return files_; }
+
+ private:
+  const std::string name_;
+  const format::SideFiles files_;
+};
 
 }  // namespace
 
@@ -35,14 +53,21 @@ Status ModelLoadWork::OpenTokenizer() {
   }
   QINFER_ASSIGN_OR_RETURN(json_,
                           Buffer::Create(memory, static_cast<size_t>(size), "a tokenizer.json"));
-  json_config_ = source_.documents.tokenizer_config_json;
-  if (json_config_.empty() && source_.source == nullptr) {
-    const std::string beside = io::JoinPath(io::FolderOf(source_.path), "tokenizer_config.json");
-    QINFER_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(beside));
-    if (kind == io::PathKind::kFile) {
-      QINFER_ASSIGN_OR_RETURN(Buffer found, io::ReadSmallFile(beside, kMaxTokenizerBytes, memory));
-      json_config_ = format::Document::Own(std::move(found));
-      json_config_.set_path(beside);
+  format::SideFiles& files = source_.documents;
+  if (source_.source == nullptr) {
+    const std::string folder = io::FolderOf(source_.path);
+    if (files.tokenizer_config_json.empty()) {
+      const std::string beside = io::JoinPath(folder, "tokenizer_config.json");
+      QINFER_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(beside));
+      if (kind == io::PathKind::kFile) {
+        QINFER_ASSIGN_OR_RETURN(Buffer found,
+                                io::ReadSmallFile(beside, kMaxTokenizerBytes, memory));
+        files.tokenizer_config_json = format::Document::Own(std::move(found));
+        files.tokenizer_config_json.set_path(beside);
+      }
+    }
+    if (files.chat_template_jinja.empty()) {
+      QINFER_RETURN_IF_ERROR(format::ReadTemplateFile(folder, memory, &files.chat_template_jinja));
     }
   }
   phase_ = Phase::kRead;
@@ -55,29 +80,16 @@ Status ModelLoadWork::ReadTokenizer() {
       json_bytes_, {json_.as<uint8_t>() + json_bytes_, static_cast<size_t>(piece)}));
   json_bytes_ += piece;
   if (json_bytes_ < json_.size()) return OkStatus();
-  tokenizer_ = tokenizer::TokenizerWork::OfJson(
-      {{json_.as<char>(), json_.size()}, json_source_->name()},
-      {json_config_.text(),
-       json_config_.path().empty() ? "tokenizer_config_json" : json_config_.path()},
-      &state_->runtime->memory);
+  Memory* const memory = &state_->runtime->memory;
+  format::SideFiles files;
+  files.tokenizer_json = format::Document::Own(std::move(json_));
+  files.tokenizer_json.set_path(json_source_->name());
+  files.tokenizer_config_json = std::move(source_.documents.tokenizer_config_json);
+  files.chat_template_jinja = std::move(source_.documents.chat_template_jinja);
+  json_files_ = std::make_shared<TokenizerFiles>(state_->name, std::move(files), memory);
+  text_ = std::make_unique<exec::TextWork>(*json_files_, nullptr, memory);
   progress_.phase.store("tokenizer");
-  phase_ = Phase::kTokenizer;
-  return OkStatus();
-}
-
-Status ModelLoadWork::StepTokenizer() {
-  QINFER_ASSIGN_OR_RETURN(const bool made, tokenizer_->Step());
-  if (!made) return OkStatus();
-  state_->text.tokenizer = tokenizer_->Take();
-  tokenizer_.reset();
-  json_ = Buffer();
-  json_config_ = format::Document();
-  const std::string_view jinja = source_.documents.chat_template_jinja.text();
-  if (!jinja.empty()) {
-    QINFER_ASSIGN_OR_RETURN(state_->text.chat_template,
-                            tokenizer::ChatTemplate::Parse(jinja, "chat_template"));
-  }
-  phase_ = Phase::kDone;
+  phase_ = Phase::kText;
   return OkStatus();
 }
 
@@ -141,6 +153,7 @@ Status ModelLoadWork::StepText() {
   if (!made) return OkStatus();
   state_->text = text_->Take();
   text_.reset();
+  json_files_.reset();
   if (state_->text.tokenizer == nullptr) {
     return FormatError(StrCat(state_->name, " holds no tokenizer"));
   }
@@ -160,8 +173,6 @@ Status ModelLoadWork::StepOnce(const Deadline& deadline) {
       return StepText();
     case Phase::kRead:
       return ReadTokenizer();
-    case Phase::kTokenizer:
-      return StepTokenizer();
     case Phase::kWeights: {
       QINFER_ASSIGN_OR_RETURN(const bool done, load_->Step(deadline));
       progress_.done.store(load_->progress().done.load());

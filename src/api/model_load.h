@@ -26,8 +26,8 @@ class ModelLoadWork final : public Work {
   }
 
  private:
-  // kRead and kTokenizer: of a tokenizer.json alone.
-  enum class Phase : uint8_t { kOpen, kVerify, kParts, kText, kWeights, kRead, kTokenizer, kDone };
+  // kRead: of a tokenizer.json alone.
+  enum class Phase : uint8_t { kOpen, kVerify, kParts, kText, kWeights, kRead, kDone };
 
   // A unit; what it leaves to do is said by phase_.
   Status StepOnce(const Deadline& deadline);
@@ -37,7 +37,6 @@ class ModelLoadWork final : public Work {
   Status StepText();
   Status OpenTokenizer();
   Status ReadTokenizer();
-  Status StepTokenizer();
   StatusOr<bool> IsTokenizerJson() const;
   void Report() const;
   void ReportDefaults(const Log& log) const;
@@ -48,13 +47,12 @@ class ModelLoadWork final : public Work {
   Phase phase_ = Phase::kOpen;
   std::unique_ptr<format::ChecksumPass> checksums_;
   std::unique_ptr<exec::LoadWork> load_;
+  std::shared_ptr<format::Checkpoint> json_files_;  // a tokenizer.json, and what lies beside it
   std::unique_ptr<exec::TextWork> text_;
   // A tokenizer.json, and what of it is read.
   std::shared_ptr<io::Source> json_source_;
   Buffer json_;
   uint64_t json_bytes_ = 0;
-  format::Document json_config_;
-  std::unique_ptr<tokenizer::TokenizerWork> tokenizer_;
 };
 
 }  // namespace qinfer::api

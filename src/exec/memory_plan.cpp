@@ -12,6 +12,7 @@
 #include "format/checksum_pass.h"
 #include "format/json_tree.h"
 #include "format/qinfer_file.h"
+#include "io/mapped.h"
 #include "kv/cache.h"
 
 namespace qinfer::exec {
@@ -23,7 +24,7 @@ constexpr uint64_t kGgufWindow = 256 << 10;  // through which a GGUF header is r
 uint64_t MappedBytes(const format::Checkpoint& checkpoint) {
   uint64_t bytes = 0;
   for (const std::shared_ptr<io::Source>& source : checkpoint.sources()) {
-    if (source->Map() != nullptr) bytes += source->size();
+    bytes += io::MappedBytes(*source);
   }
   return bytes;
 }

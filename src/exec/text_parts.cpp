@@ -6,25 +6,23 @@
 
 #include "format/gguf.h"
 #include "model/config_reader.h"
+#include "tokenizer/tool_template.h"
 
 namespace qinfer::exec {
 namespace {
 
 constexpr uint64_t kReadAtOnce = 256 << 10;
 
-// A file made from GGUF keeps that one's metadata, and in it what ends a text.
-Status DefaultsFromGgufMetadata(const format::Checkpoint& checkpoint, Memory* memory,
-                                TextParts* parts) {
-  const format::QinferFile& file = *checkpoint.qinfer();
-  const format::QinferTensor* tensor = file.Find(format::kSideGgufMetadata);
-  if (tensor == nullptr) return OkStatus();
-  QINFER_ASSIGN_OR_RETURN(const format::QinferBytes bytes, file.Load(*tensor, memory));
-  QINFER_ASSIGN_OR_RETURN(
-      const std::shared_ptr<format::Gguf> gguf,
-      format::Gguf::Open({io::BorrowMemory(bytes.span(), file.name())}, memory));
-  parts->defaults = model::GenerationDefaultsFromGguf(*gguf);
-  return OkStatus();
+// The text under `key`; empty = none.
+StatusOr<std::string> GgufText(const format::Gguf& gguf, const char* key) {
+  const format::GgufValue* const value = gguf.Find(key);
+  if (value == nullptr) return std::string();
+  QINFER_ASSIGN_OR_RETURN(const std::string_view text, value->AsString());
+  return std::string(text);
 }
+
+constexpr char kGgufTemplate[] = "tokenizer.chat_template";
+constexpr char kGgufToolTemplate[] = "tokenizer.chat_template.tool_use";
 
 }  // namespace
 
@@ -55,11 +53,11 @@ StatusOr<bool> TextWork::Step() {
     case Phase::kConfig:
       QINFER_RETURN_IF_ERROR(FindTemplate());
       return false;
-    case Phase::kTemplate:
-      QINFER_RETURN_IF_ERROR(ParseTemplate());
-      return false;
     case Phase::kDefaults:
       QINFER_RETURN_IF_ERROR(FindDefaults());
+      return false;
+    case Phase::kTemplate:
+      QINFER_RETURN_IF_ERROR(ParseTemplate());
       return true;
   }
   return InternalError("text parts in no phase");
@@ -139,15 +137,12 @@ Status TextWork::FindTemplate() {
     const format::Document& own = checkpoint_.side_files().chat_template_jinja;
     template_ = std::string(own.text());
     template_place_ = checkpoint_.PlaceOf(own, "chat_template.jinja");
-    phase_ = Phase::kTemplate;
+    phase_ = Phase::kDefaults;
     if (!template_.empty()) return OkStatus();
     if (checkpoint_.gguf() != nullptr) {
-      template_place_ = checkpoint_.name() + ": metadata tokenizer.chat_template";
-      const format::GgufValue* value = checkpoint_.gguf()->Find("tokenizer.chat_template");
-      if (value != nullptr) {
-        QINFER_ASSIGN_OR_RETURN(const std::string_view view, value->AsString());
-        template_ = std::string(view);
-      }
+      template_place_ = StrCat(checkpoint_.name(), ": metadata ", kGgufTemplate);
+      QINFER_ASSIGN_OR_RETURN(template_, GgufText(*checkpoint_.gguf(), kGgufTemplate));
+      QINFER_ASSIGN_OR_RETURN(tool_template_, GgufText(*checkpoint_.gguf(), kGgufToolTemplate));
       return OkStatus();
     }
     const tokenizer::NamedText config = Config();
@@ -160,29 +155,47 @@ Status TextWork::FindTemplate() {
   QINFER_ASSIGN_OR_RETURN(const bool read, config_->Step());
   if (!read) return OkStatus();
   QINFER_ASSIGN_OR_RETURN(template_, config_->ChatTemplate());
+  tool_template_ = config_->tool_template();
   config_.reset();
+  phase_ = Phase::kDefaults;
+  return OkStatus();
+}
+
+Status TextWork::FindDefaults() {
   phase_ = Phase::kTemplate;
+  QINFER_ASSIGN_OR_RETURN(parts_.defaults,
+                          model::GenerationDefaultsFromCheckpoint(checkpoint_, memory_));
+  if (checkpoint_.qinfer() == nullptr || !parts_.defaults.eos_ids.empty()) return OkStatus();
+  return FindInGgufMetadata();
+}
+
+// A file made from GGUF keeps that one's metadata: in it stand what ends a text, and the template
+// for conversations with tools.
+Status TextWork::FindInGgufMetadata() {
+  const format::QinferFile& file = *checkpoint_.qinfer();
+  const format::QinferTensor* tensor = file.Find(format::kSideGgufMetadata);
+  if (tensor == nullptr) return OkStatus();
+  QINFER_ASSIGN_OR_RETURN(const format::QinferBytes bytes, file.Load(*tensor, memory_));
+  QINFER_ASSIGN_OR_RETURN(
+      const std::shared_ptr<format::Gguf> gguf,
+      format::Gguf::Open({io::BorrowMemory(bytes.span(), file.name())}, memory_));
+  parts_.defaults = model::GenerationDefaultsFromGguf(*gguf);
+  QINFER_ASSIGN_OR_RETURN(const std::string own, GgufText(*gguf, kGgufTemplate));
+  if (template_ != own) return OkStatus();  // another one was given in its place
+  QINFER_ASSIGN_OR_RETURN(tool_template_, GgufText(*gguf, kGgufToolTemplate));
   return OkStatus();
 }
 
 Status TextWork::ParseTemplate() {
-  phase_ = Phase::kDefaults;
-  if (template_.empty()) return OkStatus();
+  if (template_.empty() && tool_template_.empty()) return OkStatus();
   StatusOr<std::shared_ptr<const tokenizer::ChatTemplate>> parsed =
-      tokenizer::ChatTemplate::Parse(template_, template_place_);
+      tokenizer::ParseTemplates(template_, tool_template_, template_place_);
   if (parsed.ok()) {
     parts_.chat_template = *std::move(parsed);
   } else {
     parts_.chat_template_error = std::string(parsed.status().message());
   }
   return OkStatus();
-}
-
-Status TextWork::FindDefaults() {
-  QINFER_ASSIGN_OR_RETURN(parts_.defaults,
-                          model::GenerationDefaultsFromCheckpoint(checkpoint_, memory_));
-  if (checkpoint_.qinfer() == nullptr || !parts_.defaults.eos_ids.empty()) return OkStatus();
-  return DefaultsFromGgufMetadata(checkpoint_, memory_, &parts_);
 }
 
 StatusOr<TextParts> LoadTextParts(const format::Checkpoint& checkpoint,

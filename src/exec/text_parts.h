@@ -38,7 +38,7 @@ class TextWork {
   TextParts Take() { return std::move(parts_); }
 
  private:
-  enum class Phase : uint8_t { kFind, kRead, kTokenizer, kConfig, kTemplate, kDefaults };
+  enum class Phase : uint8_t { kFind, kRead, kTokenizer, kConfig, kDefaults, kTemplate };
 
   Status FindTokenizer();
   Status FindInQinfer();
@@ -46,8 +46,9 @@ class TextWork {
   void OpenBytes();
   tokenizer::NamedText Config() const;  // tokenizer_config.json
   Status FindTemplate();
-  Status ParseTemplate();
   Status FindDefaults();
+  Status FindInGgufMetadata();
+  Status ParseTemplate();
 
   const format::Checkpoint& checkpoint_;
   Memory* const memory_;
@@ -61,7 +62,7 @@ class TextWork {
   format::QinferBytes json_;
   std::unique_ptr<tokenizer::TokenizerWork> tokenizer_;
   std::unique_ptr<tokenizer::TokenizerConfig> config_;
-  std::string template_, template_place_;
+  std::string template_, tool_template_, template_place_;
 };
 
 // A whole TextWork in one call.

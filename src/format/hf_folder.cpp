@@ -209,6 +209,18 @@ bool IsDocumentName(std::string_view name) {
              std::end(kDocumentNames);
 }
 
+Status ReadTemplateFile(const std::string& folder, Memory* memory, Document* out) {
+  QINFER_RETURN_IF_ERROR(ReadIfThere(folder, "chat_template.jinja", kMaxSideFile, memory, out));
+  if (!out->empty()) return OkStatus();
+  Document json;
+  QINFER_RETURN_IF_ERROR(ReadIfThere(folder, "chat_template.json", kMaxSideFile, memory, &json));
+  if (json.empty()) return OkStatus();
+  TemplateEvents events(memory, out);
+  QINFER_RETURN_IF_ERROR(ParseJson(json.text(), json.path(), JsonLimits{}, &events));
+  out->set_path(json.path());
+  return OkStatus();
+}
+
 StatusOr<SideFiles> ReadSideFiles(const std::string& folder, Memory* memory) {
   SideFiles files;
   const struct {
@@ -220,21 +232,12 @@ StatusOr<SideFiles> ReadSideFiles(const std::string& folder, Memory* memory) {
       {"generation_config.json", kMaxSideFile, &files.generation_config_json},
       {"tokenizer.json", kMaxTokenizerJson, &files.tokenizer_json},
       {"tokenizer_config.json", kMaxSideFile, &files.tokenizer_config_json},
-      {"chat_template.jinja", kMaxSideFile, &files.chat_template_jinja},
       {"quantize_config.json", kMaxSideFile, &files.quantize_config_json},
   };
   for (const auto& file : wanted) {
     QINFER_RETURN_IF_ERROR(ReadIfThere(folder, file.name, file.max_bytes, memory, file.out));
   }
-  if (files.chat_template_jinja.empty()) {
-    Document json;
-    QINFER_RETURN_IF_ERROR(ReadIfThere(folder, "chat_template.json", kMaxSideFile, memory, &json));
-    if (!json.empty()) {
-      TemplateEvents events(memory, &files.chat_template_jinja);
-      QINFER_RETURN_IF_ERROR(ParseJson(json.text(), json.path(), JsonLimits{}, &events));
-      files.chat_template_jinja.set_path(json.path());
-    }
-  }
+  QINFER_RETURN_IF_ERROR(ReadTemplateFile(folder, memory, &files.chat_template_jinja));
   return files;
 }
 

@@ -33,6 +33,8 @@ StatusOr<FolderContents> ExamineFolder(const std::string& folder);
 bool IsSideFile(const std::string& folder, const std::string& path);
 // Whether a file of that name would be read in a model's folder, as one of these or as an index.
 bool IsDocumentName(std::string_view name);
+// The template that lies in a folder as a file of its own (chat_template.jinja, or .json).
+Status ReadTemplateFile(const std::string& folder, Memory* memory, Document* out);
 // Reads those that exist. Too large is a FormatError, unreadable an IoError.
 StatusOr<SideFiles> ReadSideFiles(const std::string& folder, Memory* memory);
 

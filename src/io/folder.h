@@ -23,6 +23,9 @@ StatusOr<std::vector<std::string>> ListFolder(const std::string& path, size_t ma
 StatusOr<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes);
 StatusOr<Buffer> ReadSmallFile(const std::string& path, uint64_t max_bytes, Memory* memory);
 
+// IoError where what is at `path` is no file that could be replaced: for those who write later.
+Status CheckWritable(const std::string& path);
+
 // Whether two paths lead to one file that exists.
 bool SameFile(const std::string& a, const std::string& b);
 

@@ -108,7 +108,7 @@ std::string RandomSuffix() {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Sink>> CreateFile(const std::string& path) {
+Status CheckWritable(const std::string& path) {
   QINFER_ASSIGN_OR_RETURN(const PathKind kind, KindOf(path));
   if (kind == PathKind::kFolder) {
     return IoError(StrCat("cannot write ", path, ": it is a folder; name a file inside it"));
@@ -116,6 +116,11 @@ StatusOr<std::unique_ptr<Sink>> CreateFile(const std::string& path) {
   if (kind == PathKind::kOther) {
     return IoError(StrCat("cannot write ", path, ": it exists and is not a regular file"));
   }
+  return OkStatus();
+}
+
+StatusOr<std::unique_ptr<Sink>> CreateFile(const std::string& path) {
+  QINFER_RETURN_IF_ERROR(CheckWritable(path));
   for (int attempt = 0;; ++attempt) {
     const std::string temporary = StrCat(path, ".tmp-", RandomSuffix());
     const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

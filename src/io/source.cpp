@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "io/mapped.h"
 #include "io/posix.h"
 
 namespace qinfer::io {
@@ -147,6 +148,11 @@ StatusOr<std::shared_ptr<Source>> OpenFile(const std::string& path, Access acces
   auto source = std::make_shared<FileSource>(path, std::move(file), size);
   if (access == Access::kMap) QINFER_RETURN_IF_ERROR(source->MapAll(memory));
   return std::shared_ptr<Source>(std::move(source));
+}
+
+uint64_t MappedBytes(const Source& source) {
+  const auto* const file = dynamic_cast<const FileSource*>(&source);
+  return file == nullptr || file->Map() == nullptr ? 0 : file->size();
 }
 
 std::shared_ptr<Source> BorrowMemory(absl::Span<const uint8_t> bytes, std::string name) {

@@ -30,8 +30,9 @@ Status TokenizerConfig::Value() {
   if (field_ == Field::kAddEos) adds_eos_.reset();
   if (field_ == Field::kTemplate) {
     template_.clear();
+    tool_template_.clear();
     bad_template_ = true;
-    template_list_ = has_default_ = false;
+    template_list_ = false;
   }
   return OkStatus();
 }
@@ -93,10 +94,9 @@ Status TokenizerConfig::OnStartObject() {
 }
 
 Status TokenizerConfig::OnEndObject() {
-  if (depth_ == 3 && template_list_ && !has_default_ && entry_name_ == "default" &&
-      entry_template_.has_value()) {
-    template_ = *std::move(entry_template_);
-    has_default_ = true;
+  if (depth_ == 3 && template_list_ && entry_template_.has_value()) {
+    if (entry_name_ == "default") template_ = *std::move(entry_template_);
+    if (entry_name_ == "tool_use") tool_template_ = *std::move(entry_template_);
   }
   --depth_;
   return OkStatus();

@@ -28,6 +28,8 @@ class TokenizerConfig final : private format::JsonEvents {
   // "chat_template": a text, or of a list of named ones the default; empty = none. FormatError for
   // anything else.
   StatusOr<std::string> ChatTemplate() const;
+  // Of such a list the one for conversations with tools; empty = none.
+  const std::string& tool_template() const { return tool_template_; }
 
  private:
   enum class Field : uint8_t { kOther, kBos, kEos, kAddBos, kAddEos, kTemplate };
@@ -56,9 +58,9 @@ class TokenizerConfig final : private format::JsonEvents {
   uint32_t depth_ = 0;
   Field field_ = Field::kOther;  // of the outermost object
   std::string inner_key_;        // in "content" of a token, "name" and "template" of a template
-  std::string bos_token_, eos_token_, template_;
+  std::string bos_token_, eos_token_, template_, tool_template_;
   std::optional<bool> adds_bos_, adds_eos_;
-  bool bad_template_ = false, template_list_ = false, has_default_ = false;
+  bool bad_template_ = false, template_list_ = false;
   std::string entry_name_;
   std::optional<std::string> entry_template_;  // of the list's entry
 };

@@ -196,11 +196,10 @@ static void test_allocator_and_limit(void) {
   CHECK(refused >= 2);
 }
 
-/* The plan is what loading and generating then take. */
-static void test_plan(void) {
+/* The plan is what loading and generating then take. `source`: as many times as needed. */
+static void plan_holds(const qinfer_source* source) {
   qinfer_error err = QINFER_ERROR_INIT;
   qinfer_runtime* runtime = make_runtime();
-  qinfer_source source = QINFER_SOURCE_INIT;
   qinfer_engine_options engine_options = QINFER_ENGINE_OPTIONS_INIT;
   qinfer_memory_plan plan = QINFER_MEMORY_PLAN_INIT;
   qinfer_memory_usage usage = QINFER_MEMORY_USAGE_INIT;
@@ -209,15 +208,15 @@ static void test_plan(void) {
   qinfer_session* session = NULL;
   int32_t tokens[kTokens];
   uint64_t loaded;
-  source.path.data = model_path();
-  source.path.size = QINFER_STRLEN;
   engine_options.context_tokens = 512;
   engine_options.max_sessions = 1;
-  CHECK_OK(qinfer_model_plan(runtime, &source, NULL, &engine_options, &plan, &err));
+  CHECK_OK(qinfer_model_plan(runtime, source, NULL, &engine_options, &plan, &err));
   CHECK_OK(qinfer_runtime_memory(runtime, &usage, &err));
   CHECK(usage.peak_bytes == 0);
-  model = load_model(runtime);
+  CHECK_OK(qinfer_model_load(runtime, source, NULL, &model, &err));
+  if (model == NULL) return;
   CHECK_OK(qinfer_runtime_memory(runtime, &usage, &err));
+  CHECK(usage.mapped_bytes == plan.mapped_bytes);
   loaded = usage.used_bytes;
   CHECK_OK(qinfer_engine_create(model, &engine_options, &engine, &err));
   CHECK_OK(qinfer_session_create(engine, &session, &err));
@@ -235,6 +234,20 @@ static void test_plan(void) {
   qinfer_engine_release(engine);
   qinfer_model_release(model);
   qinfer_runtime_release(runtime);
+}
+
+static void test_plan(void) {
+  qinfer_source source = QINFER_SOURCE_INIT;
+  source.path.data = model_path();
+  source.path.size = QINFER_STRLEN;
+  plan_holds(&source);
+}
+
+static int32_t map_memory(void* user, uint64_t offset, uint64_t n, const void** out) {
+  const memory_file* file = (const memory_file*)user;
+  (void)n;
+  *out = file->bytes + offset;
+  return 0;
 }
 
 /* The model's files through an io table, converted to memory, and loaded from there. */
@@ -312,6 +325,20 @@ static void test_io(void) {
     qinfer_session_release(session);
     qinfer_engine_release(engine);
     qinfer_model_release(model);
+    /* What is the host's own counts nowhere, whichever way it is given. */
+    plan_holds(&packed);
+    {
+      memory_file mapped = written;
+      qinfer_source by_map = QINFER_SOURCE_INIT;
+      qinfer_io mapper;
+      mapped.bytes = aligned;
+      mapper = memory_reader(&mapped);
+      mapper.map = map_memory;
+      by_map.io = &mapper;
+      plan_holds(&by_map);
+      mapper.map = NULL;
+      plan_holds(&by_map);
+    }
     free(block);
   }
   /* A sink that fails is abandoned. */

@@ -217,6 +217,7 @@ static void test_metadata(qinfer_runtime* runtime, qinfer_model* model) {
   int64_t layers = 0;
   size_t count = 0;
   uint64_t bytes = 0;
+  int32_t has = 0;
   uint32_t i;
   CHECK_OK(qinfer_model_info_get(model, &info, &err));
   CHECK(info.container == QINFER_CONTAINER_SAFETENSORS);
@@ -254,6 +255,11 @@ static void test_metadata(qinfer_runtime* runtime, qinfer_model* model) {
   CHECK_OK(qinfer_model_load(runtime, &source, &load, &header, &err));
   CHECK_OK(qinfer_model_info_get(header, &header_info, &err));
   CHECK(header_info.parameters == info.parameters && header_info.weight_bytes == 0);
+  /* What was not looked for is not said to be absent. */
+  CHECK_OK(qinfer_model_report(header, QINFER_MODEL_REPORT_INFO, &report, &err));
+  CHECK(qinfer_report_size(report, "tokenizer", QINFER_STRLEN, &count, NULL) < 0);
+  CHECK(qinfer_report_bool(report, "chat_template", QINFER_STRLEN, &has, NULL) < 0);
+  qinfer_report_release(report);
   CHECK_FAILS(qinfer_engine_create(header, NULL, &engine, &err), QINFER_E_MISUSE,
               QINFER_DETAIL_NOT_LOADED);
   CHECK_FAILS(qinfer_tokenizer_encode(header, "x", 1, 0, NULL, 0, &count, &err), QINFER_E_MISUSE,
@@ -271,7 +277,8 @@ static void test_vocabulary(qinfer_runtime* runtime, qinfer_model* model) {
     qinfer_model* vocabulary = NULL;
     qinfer_model_info info = QINFER_MODEL_INFO_INIT;
     qinfer_task* task = NULL;
-    int32_t ids[32], expected[32];
+    qinfer_report* report = NULL;
+    int32_t ids[32], expected[32], has_template = 0;
     size_t count = 0, expected_count = 0;
     snprintf(path, sizeof path, "%s%s", model_path(), kind == 0 ? "" : "/tokenizer.json");
     source.path.data = path;
@@ -286,6 +293,11 @@ static void test_vocabulary(qinfer_runtime* runtime, qinfer_model* model) {
     CHECK(count == expected_count && memcmp(ids, expected, count * sizeof ids[0]) == 0);
     CHECK_OK(qinfer_model_info_get(vocabulary, &info, &err));
     CHECK((info.flags & QINFER_MODEL_HAS_WEIGHTS) == 0 && info.vocab_size > 0);
+    CHECK((info.flags & QINFER_MODEL_HAS_TEMPLATE) != 0); /* beside a tokenizer.json, too */
+    CHECK_OK(qinfer_model_report(vocabulary, QINFER_MODEL_REPORT_INFO, &report, &err));
+    CHECK_OK(qinfer_report_bool(report, "chat_template", QINFER_STRLEN, &has_template, &err));
+    CHECK(has_template == 1);
+    qinfer_report_release(report);
     CHECK_FAILS(qinfer_verify_begin(vocabulary, &task, &err), QINFER_E_MISUSE,
                 QINFER_DETAIL_NOT_LOADED);
     qinfer_model_release(vocabulary);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tokenizer/chat_template.h"
+#include "tokenizer/tool_template.h"
 
 namespace qinfer::tokenizer {
 namespace {
@@ -24,6 +25,31 @@ TEST(ChatTemplate, RendersMessages) {
       input);
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ(*out, "<s>[user]Hi\n[assistant]Yo\n[assistant]");
+}
+
+// As transformers chooses from a list of named templates: by whether tools are given at all.
+TEST(ChatTemplate, ChoosesByTools) {
+  const auto both = ParseTemplates("plain", "tools {{ tools | length }}", "t");
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ((*both)->text(), "plain");
+  const auto alone = ParseTemplates("", "tools {{ tools | length }}", "t");
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  RenderInput input;
+  input.messages_json = "[]";
+  for (const char* none : {"", " null\n"}) {
+    input.tools_json = none;
+    EXPECT_EQ(*(*both)->Render(input), "plain") << none;
+    EXPECT_EQ((*alone)->Render(input).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+  for (const char* some : {"[]", " [ ]", "[3]"}) {
+    input.tools_json = some;
+    const char* expected = some[1] == '3' ? "tools 1" : "tools 0";
+    EXPECT_EQ(*(*both)->Render(input), expected) << some;
+    EXPECT_EQ(*(*alone)->Render(input), expected) << some;
+  }
+  const auto broken = ParseTemplates("plain", "{% for %}", "t");
+  EXPECT_NE(broken.status().message().find("t (tool_use):1:8"), std::string::npos)
+      << broken.status();
 }
 
 // What Python gives where the last piece keeps the white space that ends it.

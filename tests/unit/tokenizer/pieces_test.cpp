@@ -168,20 +168,22 @@ TEST(TokenizerConfig, SettingsThatCount) {
       read(R"({"bos_token": {"content": "<b>", "x": {"content": "no"}}, "eos_token": "<e>",)"
            R"("add_bos_token": true, "add_eos_token": false, "other": {"bos_token": "no"},)"
            R"("chat_template": [{"name": "tool_use", "template": "T"}, {"template": "D",)"
-           R"("name": "default"}, {"name": "default", "template": "second"}]})");
+           R"("name": "first"}, {"name": "default", "template": "D"}]})");
   EXPECT_EQ(all->bos_token(), "<b>");
   EXPECT_EQ(all->eos_token(), "<e>");
   EXPECT_EQ(all->adds_bos(), true);
   EXPECT_EQ(all->adds_eos(), false);
   EXPECT_EQ(*all->ChatTemplate(), "D");
+  EXPECT_EQ(all->tool_template(), "T");
   // Of two the second counts, whatever it is.
-  const auto twice =
-      read(R"({"bos_token": "a", "eos_token": "b", "chat_template": "x", "add_bos_token": true,)"
-           R"("bos_token": 3, "eos_token": {"content": "c"}, "chat_template": null,)"
-           R"("add_bos_token": "yes"})");
+  const auto twice = read(R"({"bos_token": "a", "eos_token": "b", "add_bos_token": true,)"
+                          R"("chat_template": [{"name": "tool_use", "template": "x"}],)"
+                          R"("bos_token": 3, "eos_token": {"content": "c"}, "chat_template": null,)"
+                          R"("add_bos_token": "yes"})");
   EXPECT_EQ(twice->bos_token(), "");
   EXPECT_EQ(twice->eos_token(), "c");
   EXPECT_EQ(*twice->ChatTemplate(), "");
+  EXPECT_EQ(twice->tool_template(), "");
   EXPECT_FALSE(twice->adds_bos().has_value());
   EXPECT_FALSE(twice->adds_eos().has_value());
   EXPECT_EQ(*read(R"({"chat_template": "a\nb"})")->ChatTemplate(), "a\nb");
