@@ -32,8 +32,8 @@ echo "== packages"
 # shellcheck disable=SC2046
 sh src/cmake/install_packages.sh $(sed -n 's/^build: //p' src/cmake/packages.txt)
 echo "== build (release, into build/release)"
-cmake --preset release -DQINFER_BUILD_TESTS=OFF > build.log 2>&1 || { cat build.log >&2; exit 1; }
-rm -f build.log
+mkdir -p build
+cmake --preset release -DQINFER_BUILD_TESTS=OFF > build/configure.log 2>&1 || { cat build/configure.log >&2; exit 1; }
 cmake --build --preset release -j "$(nproc)" --target qinfer qinfer_cli qinfer_quickstart
 
 echo "== calibrate, quantize, measure"

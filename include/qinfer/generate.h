@@ -51,8 +51,9 @@ QINFER_API qinfer_status QINFER_CALL qinfer_session_tokens(const qinfer_session*
                                                            int32_t* ids, size_t capacity,
                                                            size_t* out_count, qinfer_error* err);
 
-/** Begins to compute what was appended, so that the logits are there.
- * @param out the task, owned by the caller; not NULL. @return OK; E_MISUSE (nothing to compute);
+/** Begins to compute what was appended, so that the logits are there. Where they are there already,
+ * the task has nothing to do.
+ * @param out the task, owned by the caller; not NULL. @return OK; E_MISUSE (the session is empty);
  * E_BUSY. The task's steps: E_BUDGET (context_tokens), E_FORMAT (logits that are not finite).
  * @since 0.1 */
 QINFER_API qinfer_status QINFER_CALL qinfer_session_prefill_begin(qinfer_session* session,

@@ -16,9 +16,9 @@ extern "C" {
 #define QINFER_KV_INT8 3u
 
 /* How inputs reach quantized weights; float weights always take float inputs. AUTO is INT8 with a
- * second INT8 plane, of what the first leaves over, for the inputs of gate, up and the head:
- * closest to float at little cost. INT8 has one plane everywhere, which is faster for long prompts.
- */
+ * second INT8 plane, of what the first leaves over, for the inputs of q, k, v, gate, up and the
+ * head, in blocks with outliers alone: closest to float at little cost. INT8 has one plane
+ * everywhere, which is faster for long prompts. */
 #define QINFER_ACTIVATIONS_AUTO 0u
 #define QINFER_ACTIVATIONS_INT8 1u
 #define QINFER_ACTIVATIONS_FLOAT 2u

@@ -64,8 +64,8 @@ QINFER_API qinfer_status QINFER_CALL qinfer_calibration_add_tokens(qinfer_calibr
                                                                    const int32_t* tokens,
                                                                    size_t count, qinfer_error* err);
 
-/** Uses texts that the model writes itself, sampled from BOS at temperature 1; reports say so.
- * @return OK; E_MISUSE (texts were added); E_BUSY. @since 0.1 */
+/** Uses texts that the model writes itself, sampled from BOS at temperature 1, beside those that
+ * were added; reports say so. @return OK; E_BUSY. @since 0.1 */
 QINFER_API qinfer_status QINFER_CALL
 qinfer_calibration_self_generate(qinfer_calibration* calibration, qinfer_error* err);
 

@@ -152,8 +152,9 @@ Measured Measure(const BenchOptions& options) {
 void PrintJson(const BenchOptions& options, const Measured& m) {
   Json json;
   json["model"] = options.model;
-  json["prefill_tps"] = m.prefill;
-  json["decode_tps"] = m.decode;
+  // null: not measured.
+  json["prefill_tps"] = options.prompt > 0 ? Json(m.prefill) : Json();
+  json["decode_tps"] = options.generate > 0 ? Json(m.decode) : Json();
   json["prompt"] = options.prompt;
   json["generate"] = options.generate;
   json["depth"] = options.depth;
@@ -193,10 +194,12 @@ void AddBench(CLI::App* app) {
   CLI::App* sub = app->add_subcommand(
       "bench", "Tokens per second: random tokens, one warm-up, no tokenizing or sampling");
   sub->add_option("MODEL", bench->model, kModelHelp)->required();
-  sub->add_option("-p,--prompt", bench->prompt, "Tokens of the prefill")
+  sub->add_option("-p,--prompt", bench->prompt,
+                  "Tokens of the prefill; 0 = none, and null in its place with --json")
       ->transform(Whole<uint32_t>())
       ->capture_default_str();
-  sub->add_option("-n,--generate", bench->generate, "Tokens decoded")
+  sub->add_option("-n,--generate", bench->generate,
+                  "Tokens decoded; 0 = none, and null in its place with --json")
       ->transform(Whole<uint32_t>())
       ->capture_default_str();
   sub->add_option("-d,--depth", bench->depth, "Tokens that are in the context before")

@@ -82,6 +82,18 @@ void MoveTo(qinfer_session* session, const std::vector<int32_t>& ids) {
         "conversation");
 }
 
+void CheckTemplate(const qinfer_model* model, const std::string& name) {
+  qinfer_str text = {nullptr, 0};
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_template_text(model, &text, &error), error, "chat");
+  qinfer_model_info info = QINFER_MODEL_INFO_INIT;
+  Check(qinfer_model_info_get(model, &info, &error), error, "chat");
+  if ((info.flags & QINFER_MODEL_HAS_TEMPLATE) != 0) return;
+  throw Error(name +
+              " has no chat template, which a conversation needs; qinfer generate continues a raw "
+              "prompt");
+}
+
 class Conversation {
  public:
   Conversation(const Loaded& loaded, const ChatOptions& options)
@@ -92,7 +104,8 @@ class Conversation {
     qinfer_model_info model = QINFER_MODEL_INFO_INIT;
     Check(qinfer_model_info_get(loaded.model.get(), &model, &error), error, "chat");
     context_ = engine.context_tokens;
-    if (model.max_context != 0) context_ = std::min<uint64_t>(context_, model.max_context);
+    full_ = model.max_context != 0 && model.max_context <= context_;
+    if (full_) context_ = model.max_context;
     Clear();
   }
 
@@ -146,8 +159,10 @@ class Conversation {
       if (ids.size() + room > context_ && DropOldest()) continue;
       if (ids.size() >= context_) {
         throw Error("this message takes " + std::to_string(ids.size()) +
-                    " tokens with what stands before it, and the context holds " +
-                    std::to_string(context_) + ": shorten it, or start with a larger --context");
+                    " tokens with what stands before it, and " +
+                    (full_ ? "the model was made for " : "the context holds ") +
+                    std::to_string(context_) + ": shorten it" +
+                    (full_ ? "" : ", or start with a larger --context"));
       }
       if (dropped > 0) {
         std::fprintf(stderr, "[The context of %llu tokens is full: the oldest %s forgotten.]\n",
@@ -179,11 +194,13 @@ class Conversation {
   const Loaded& loaded_;
   const ChatOptions& options_;
   uint64_t context_ = 0;
+  bool full_ = false;  // that is all the model can have
   Json messages_;
 };
 
 void RunChat(const ChatOptions& options) {
   const Loaded loaded = Load(options);
+  CheckTemplate(loaded.model.get(), options.model);
   Conversation conversation(loaded, options);
   if (options.has_prompt) {
     conversation.Answer(options.prompt);

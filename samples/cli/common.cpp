@@ -31,15 +31,26 @@ void DrawBar(const char* title, const qinfer_progress& progress) {
 // The library names its options; here they are the command line's.
 std::string WithOurNames(std::string message) {
   static constexpr std::pair<const char*, const char*> kNames[] = {
-      {"runtime options.cpu_isa_cap", "--isa"},
-      {"cpu_isa_cap", "--isa"},
+      {"cpu_isa_cap = 2 (avx2)", "--isa avx2"},
+      {"cpu_isa_cap = 3 (avx512)", "--isa avx512"},
+      {"cpu_isa_cap = 4 (neon)", "--isa neon"},
+      {"QINFER_ISA_AUTO", "auto"},
       {"memory_limit_bytes", "--memory-limit"},
       {"context_tokens", "--context"},
       {"render options.template_text", "TEMPLATE.jinja"},
-      {"exactly one of path, data and io", "MODEL"},
+      {"it can be opened with QINFER_PARTS_HEADER alone",
+       "put the weights beside it (qinfer info says what they would take)"},
+      {"presence_penalty", "--presence-penalty"},
+      {"frequency_penalty", "--frequency-penalty"},
+      {"repetition_penalty", "--repetition-penalty"},
+      {"a stop string", "--stop: a stop string"},
+      {"logprobs is", "--logprobs is"},
+      {"recipe.embedding", "--embedding"},
+      {"recipe.head", "--head"},
   };
   for (const auto& [theirs, ours] : kNames) {
-    for (size_t at = message.find(theirs); at != std::string::npos; at = message.find(theirs)) {
+    for (size_t at = message.find(theirs); at != std::string::npos;
+         at = message.find(theirs, at + std::strlen(ours))) {
       message.replace(at, std::strlen(theirs), ours);
     }
   }
@@ -52,7 +63,8 @@ qinfer_status Check(qinfer_status status, const qinfer_error& error, const char*
   if (status >= 0) return status;
   const std::string message =
       error.message[0] != '\0' ? WithOurNames(error.message) : qinfer_status_name(status);
-  throw Error(std::string(what) + ": " + message);
+  const bool usage = status == QINFER_E_MISUSE && error.detail == QINFER_DETAIL_OPTION;
+  throw Error(std::string(what) + ": " + message, usage ? 2 : 1);
 }
 
 void AddJson(CLI::App* app, Common* common) {
@@ -98,6 +110,7 @@ Runtime MakeRuntime(const Common& common) {
 
 Model OpenModel(qinfer_runtime* runtime, const std::string& path, const Common& common,
                 uint32_t parts) {
+  if (path.empty()) throw Error("the name of the model is empty: give a file or a folder", 2);
   qinfer_source source = QINFER_SOURCE_INIT;
   source.path = Str(path);
   qinfer_load_options options = QINFER_LOAD_OPTIONS_INIT;

@@ -76,8 +76,13 @@ void RunGenerate(const GenerateOptions& options) {
   const Outcome outcome = Generate(loaded.session.get(), options, options.prompt);
   if (options.json) {
     PrintJson(outcome, options);
-  } else {
-    std::printf("\n");
+    return;
+  }
+  std::printf("\n");
+  FlushOutput();
+  if (outcome.finish == "context_full" && options.max_tokens != 0) {
+    std::fprintf(stderr, "[The context of %u tokens is full: the text ends here.]\n",
+                 outcome.prompt_tokens + outcome.generated_tokens);
   }
 }
 

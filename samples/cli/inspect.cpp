@@ -47,6 +47,16 @@ qinfer_model_info Info(const qinfer_model* model) {
   return info;
 }
 
+Report InfoReport(const qinfer_model* model) {
+  qinfer_report* raw = nullptr;
+  qinfer_error error = QINFER_ERROR_INIT;
+  Check(qinfer_model_report(model, QINFER_MODEL_REPORT_INFO, &raw, &error), error,
+        "cannot describe the model");
+  return Report(raw);
+}
+
+Json Parsed(const Report& report) { return Json::parse(Render(report.get(), QINFER_RENDER_JSON)); }
+
 std::vector<qinfer_tensor_info> Tensors(const qinfer_model* model) {
   std::vector<qinfer_tensor_info> tensors(Info(model).tensor_count);
   qinfer_error error = QINFER_ERROR_INIT;
@@ -57,14 +67,19 @@ std::vector<qinfer_tensor_info> Tensors(const qinfer_model* model) {
   return tensors;
 }
 
-// HAS_TOKENIZER and HAS_TEMPLATE as they are once loaded; none where the model comes without a
-// vocabulary.
-uint64_t TextParts(qinfer_runtime* runtime, const Options& options) {
+// "tokenizer" and "chat_template" as they are once loaded: of them a header says nothing. No
+// tokenizer where the model comes without a vocabulary.
+Json TextParts(qinfer_runtime* runtime, const Options& options) {
+  Json parts = {{"chat_template", false}};
   try {
-    return Info(OpenModel(runtime, options.model, options, QINFER_PARTS_VOCABULARY).get()).flags;
+    const Model model = OpenModel(runtime, options.model, options, QINFER_PARTS_VOCABULARY);
+    const Json all = Parsed(InfoReport(model.get()));
+    for (const char* name : {"tokenizer", "chat_template", "chat_template_error"}) {
+      if (all.contains(name)) parts[name] = all[name];
+    }
   } catch (const Error&) {
-    return 0;
   }
+  return parts;
 }
 
 // What a configuration's model would take in several formats, and what cannot be left unsaid.
@@ -91,10 +106,40 @@ void PrintPlans(const qinfer_report* report) {
       Bytes(static_cast<uint64_t>(Number(report, "kv_bytes_per_token.int8") * 1000)).c_str());
 }
 
+// What its header says, or that it is a vocabulary alone: a file without any tensor.
+Model OpenForInfo(qinfer_runtime* runtime, const Options& options, bool* vocabulary_alone) {
+  *vocabulary_alone = false;
+  try {
+    return OpenModel(runtime, options.model, options, QINFER_PARTS_HEADER);
+  } catch (const Error&) {
+    Model model;
+    try {
+      model = OpenModel(runtime, options.model, options, QINFER_PARTS_VOCABULARY);
+    } catch (const Error&) {
+    }
+    if (model != nullptr) {
+      const qinfer_model_info info = Info(model.get());
+      *vocabulary_alone = info.tensor_count == 0 && (info.container == QINFER_CONTAINER_GGUF ||
+                                                     info.container == QINFER_CONTAINER_TOKENIZER);
+    }
+    if (!*vocabulary_alone) throw;
+    return model;
+  }
+}
+
+void PrintVocabulary(const Options& options, const qinfer_model_info& info) {
+  std::printf("%s\n  a vocabulary alone: it has no weights\n  vocabulary     %u\n",
+              Visible(options.model).c_str(), info.vocab_size);
+  std::printf("  chat template  %s\n",
+              (info.flags & QINFER_MODEL_HAS_TEMPLATE) != 0 ? "yes" : "none");
+}
+
 void RunInfo(const Options& options) {
   const Runtime runtime = MakeRuntime(options);
-  const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_HEADER);
+  bool vocabulary_alone = false;
+  const Model model = OpenForInfo(runtime.get(), options, &vocabulary_alone);
   const qinfer_model_info info = Info(model.get());
+  if (vocabulary_alone && !options.json) return PrintVocabulary(options, info);
   qinfer_source source = QINFER_SOURCE_INIT;
   source.path = Str(options.model);
   qinfer_load_options load = QINFER_LOAD_OPTIONS_INIT;
@@ -105,18 +150,16 @@ void RunInfo(const Options& options) {
   engine.activations = ActivationType(options.activations);
   qinfer_memory_plan plan = QINFER_MEMORY_PLAN_INIT;
   qinfer_error error = QINFER_ERROR_INIT;
-  const bool vocabulary_alone = info.tensor_count == 0 && info.container != QINFER_CONTAINER_CONFIG;
-  const bool planned = (info.flags & QINFER_MODEL_HAS_SPEC) != 0 && !vocabulary_alone;
+  const bool planned = !vocabulary_alone;
   if (planned) {
     Check(qinfer_model_plan(runtime.get(), &source, &load, &engine, &plan, &error), error,
           "cannot plan memory");
   }
-  qinfer_report* raw = nullptr;
-  Check(qinfer_model_report(model.get(), QINFER_MODEL_REPORT_INFO, &raw, &error), error,
-        "cannot describe the model");
-  const Report report(raw);
+  const Report report = InfoReport(model.get());
+  const Json text_parts = TextParts(runtime.get(), options);
   if (options.json) {
-    Json json = Json::parse(Render(report.get(), QINFER_RENDER_JSON));
+    Json json = Parsed(report);
+    json.update(text_parts);
     if (planned) {
       json["memory_plan"] = {{"mapped_bytes", plan.mapped_bytes},
                              {"weight_bytes", plan.weight_bytes},
@@ -130,7 +173,6 @@ void RunInfo(const Options& options) {
     return;
   }
   std::printf("%s\n", Visible(options.model).c_str());
-  if (vocabulary_alone) std::printf("  a vocabulary alone: it has no weights\n");
   std::printf("  architecture   %s\n", Shown(info.architecture).c_str());
   const bool billions = info.parameters >= 1000000000;
   std::printf("  parameters     %.2f %s\n",
@@ -143,11 +185,8 @@ void RunInfo(const Options& options) {
   std::printf("  vocabulary     %u, head %s\n", info.vocab_size,
               (info.flags & QINFER_MODEL_TIED_HEAD) != 0 ? "tied to the embedding" : "of its own");
   std::printf("  context        %u\n", info.max_context);
-  const uint64_t text_parts = TextParts(runtime.get(), options);
-  std::printf("  tokenizer      %s\n",
-              (text_parts & QINFER_MODEL_HAS_TOKENIZER) != 0 ? "yes" : "none");
-  std::printf("  chat template  %s\n",
-              (text_parts & QINFER_MODEL_HAS_TEMPLATE) != 0 ? "yes" : "none");
+  std::printf("  tokenizer      %s\n", text_parts.contains("tokenizer") ? "yes" : "none");
+  std::printf("  chat template  %s\n", text_parts["chat_template"] == true ? "yes" : "none");
   struct Sum {
     uint32_t count = 0;
     uint64_t elements = 0, bytes = 0;
@@ -287,7 +326,8 @@ void AddInspect(CLI::App* app) {
       app->add_subcommand("info", "What a model is, its tensors by type, and a memory plan");
   sub->add_option(
          "MODEL", info->model,
-         "A folder, .safetensors, .gguf or .qinfer; a folder with config.json alone is enough")
+         "A folder, .safetensors, .gguf or .qinfer; a folder with config.json alone is enough, and "
+         "so is a vocabulary alone")
       ->required();
   AddContext(sub, info.get(), "Tokens of KV cache to plan for");
   AddJson(sub, info.get());

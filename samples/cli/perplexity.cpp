@@ -78,9 +78,10 @@ void RunPerplexity(const PerplexityOptions& options) {
   std::optional<InterruptGuard> guard(InterruptGuard::Signals::kAll);  // while files come about
   qinfer_task* raw = nullptr;
   qinfer_error error = QINFER_ERROR_INIT;
-  Check(
-      qinfer_perplexity_begin(model.get(), tokens.data(), tokens.size(), &perplexity, &raw, &error),
-      error, "cannot measure perplexity");
+  const qinfer_status begun =
+      qinfer_perplexity_begin(model.get(), tokens.data(), tokens.size(), &perplexity, &raw, &error);
+  error.detail = 0;  // a text that is too short is no fault of the command line
+  Check(begun, error, "cannot measure perplexity");
   const Task task(raw);
   try {
     Run(task.get(), "perplexity", options.json);

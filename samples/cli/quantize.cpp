@@ -1,7 +1,9 @@
 // qinfer quantize: calibrate, quantize, write one file, and report what it cost.
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <optional>
+#include <system_error>
 
 #include "common.h"
 
@@ -48,6 +50,11 @@ bool IsCalibrationFile(const std::string& path) {
   return in && std::string_view(begin, sizeof(begin)) == kMagic;
 }
 
+bool IsFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
 // Statistics of an earlier run, or samples that the quantization will run: so that its limit, its
 // state on disk and its progress are theirs too. Null where it does all of that by itself.
 Calibration MakeCalibration(qinfer_model* model, const Options& options,
@@ -59,8 +66,7 @@ Calibration MakeCalibration(qinfer_model* model, const Options& options,
   if (options.calibration != "-" && IsCalibrationFile(options.calibration)) {
     qinfer_source source = QINFER_SOURCE_INIT;
     source.path = Str(options.calibration);
-    Check(qinfer_calibration_load(model, &source, &raw, &error), error,
-          options.calibration.c_str());
+    Check(qinfer_calibration_load(model, &source, &raw, &error), error, "calibration");
     return Calibration(raw);
   }
   Check(qinfer_calibration_create(model, &calibration, &raw, &error), error, "calibration");
@@ -81,6 +87,10 @@ void RunQuantize(const Options& options) {
                  {"--html", options.html},
                  {"--save-calibration", options.save_calibration}},
                 {{"MODEL", options.model}, {"--calibration", options.calibration}});
+  if (IsFolder(options.save_calibration)) {
+    throw Error("cannot write " + options.save_calibration +
+                ": it is a folder; name a file inside it");
+  }
   const Out report_out = Open(options.report), html_out = Open(options.html);
   const uint64_t limit = options.memory_limit.empty() ? 0 : ParseBytes(options.memory_limit);
   const Runtime runtime = MakeRuntime(options);
@@ -157,7 +167,9 @@ void AddQuantize(CLI::App* app) {
       sub->add_option("--group-size", options->group_size, "Weights per scale: 32, 64, 128 or row");
   group->check(CLI::IsMember({"32", "64", "128", "row"}))->capture_default_str();
   sub->add_flag("--asymmetric", options->asymmetric, "A minimum beside each scale");
-  sub->add_option("--method", options->method, "rtn: round to nearest")->capture_default_str();
+  sub->add_option("--method", options->method, "rtn: round to nearest")
+      ->check(CLI::IsMember({"rtn"}))
+      ->capture_default_str();
   sub->add_option("--embedding", options->embedding, "Embedding: keep, f16, bf16, int8");
   sub->add_option("--head", options->head, "Output head: a format, or keep");
   sub->add_option("--set", options->set,
@@ -178,13 +190,15 @@ void AddQuantize(CLI::App* app) {
   sub->add_flag("--resume", options->resume,
                 "Keep the calibration and finished layers in OUT.partial/ and go on from them");
   sub->add_flag("--no-search", options->no_search, "Scales from the extremes");
-  sub->add_flag("--no-calibration", options->no_calibration, "Treat all inputs alike")
-      ->excludes(calibration)
-      ->excludes(save);
+  CLI::Option* none =
+      sub->add_flag("--no-calibration", options->no_calibration, "Treat all inputs alike")
+          ->excludes(calibration)
+          ->excludes(save);
   sub->add_flag("--no-evaluation", options->no_evaluation,
                 "No perplexity and divergence at the end");
   sub->add_flag("--static-activations", options->static_activations,
-                "Scales of INT8 activations fixed by calibration");
+                "Scales of INT8 activations fixed by calibration")
+      ->excludes(none);
   sub->add_option("--report", options->report, "Write the report as JSON");
   sub->add_option("--html", options->html, "Write the report as one HTML page");
   AddJson(sub, options.get());

@@ -92,12 +92,13 @@ qinfer_status qinfer_calibration_create(qinfer_model* model,
     QINFER_RETURN_IF_ERROR(NeedCheckpoint(*model->state));
     QINFER_ASSIGN_OR_RETURN(const qinfer::quant::CalibrationOptions read,
                             ReadCalibrationOptions(options));
-    QINFER_ASSIGN_OR_RETURN(std::shared_ptr<qinfer::quant::Calibration> made,
-                            qinfer::quant::Calibration::Create(
-                                model->state->checkpoint, read, model->runtime->context(),
-                                ModelState::ShareTokenizer(model->state)));
+    qinfer::StatusOr<std::shared_ptr<qinfer::quant::Calibration>> made =
+        qinfer::quant::Calibration::Create(model->state->checkpoint, read,
+                                           model->runtime->context(),
+                                           ModelState::ShareTokenizer(model->state));
+    if (!made.ok()) return AsOption(made.status());
     *out = NewHandle<qinfer_calibration>(
-        model->runtime, std::make_shared<CalibrationState>(model->state, std::move(made)));
+        model->runtime, std::make_shared<CalibrationState>(model->state, *std::move(made)));
     return QINFER_OK;
   });
 }

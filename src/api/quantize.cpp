@@ -8,6 +8,7 @@
 #include "api/report.h"
 #include "api/structs.h"
 #include "api/task.h"
+#include "io/folder.h"
 #include "kernels/layout.h"
 #include "quant/quantize.h"
 #include "weights/format.h"
@@ -181,11 +182,14 @@ qinfer_status qinfer_quantize_begin(const qinfer_model* model,
       return BadOption("QINFER_QUANTIZE_RESUME needs a target with a path");
     }
     QINFER_RETURN_IF_ERROR(CheckNotInput(*model->state->checkpoint, parts.path));
+    if (parts.sink == nullptr) QINFER_RETURN_IF_ERROR(qinfer::io::CheckWritable(parts.path));
     made.output_path = std::move(parts.path);
     made.sink = std::move(parts.sink);
-    QINFER_ASSIGN_OR_RETURN(
-        task.work, qinfer::quant::QuantizeWork::Create(model->state->checkpoint, std::move(made),
-                                                       model->runtime->context()));
+    qinfer::StatusOr<std::unique_ptr<qinfer::quant::QuantizeWork>> created =
+        qinfer::quant::QuantizeWork::Create(model->state->checkpoint, std::move(made),
+                                            model->runtime->context());
+    if (!created.ok()) return AsOption(created.status());
+    task.work = *std::move(created);
     task.collect = [](qinfer::Work* work, TaskResults* results) {
       results->report = std::make_shared<ReportState>(
           static_cast<qinfer::quant::QuantizeWork*>(work)->TakeReport(), true);

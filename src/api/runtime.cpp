@@ -112,9 +112,10 @@ StatusOr<std::shared_ptr<RuntimeState>> RuntimeState::Create(
   // The public numbers are those of kernels::Isa.
   state->kernel_table = kernels::SelectTable(static_cast<kernels::Isa>(options.cpu_isa_cap));
   if (state->kernel_table == nullptr) {
-    return UnsupportedError(
-        StrCat("this processor cannot run cpu_isa_cap = ", options.cpu_isa_cap,
-               " (1 ref, 2 avx2, 3 avx512, 4 neon); 0 takes the best that it has"));
+    static constexpr const char* kNames[] = {"auto", "ref", "avx2", "avx512", "neon"};
+    return UnsupportedError(StrCat("this processor cannot run cpu_isa_cap = ", options.cpu_isa_cap,
+                                   " (", kNames[options.cpu_isa_cap],
+                                   "); QINFER_ISA_AUTO takes the best that it has"));
   }
   QINFER_ASSIGN_OR_RETURN(state->executor, MakeExecutor(options));
   if (state->log.Enabled(LogLevel::kInfo)) {

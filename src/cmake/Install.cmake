@@ -17,6 +17,10 @@ install(FILES ${abseil_dir}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}/third-pa
 foreach(package libpcre2-dev libutf8proc-dev nlohmann-json3-dev libxxhash-dev libcli11-dev)
   install(FILES /usr/share/doc/${package}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR}/third-party RENAME ${package} OPTIONAL)
 endforeach()
+# libstdc++ and libgcc: the compiler's own.
+string(REGEX MATCH "^[0-9]+" qinfer_compiler_major "${CMAKE_CXX_COMPILER_VERSION}")
+install(FILES /usr/share/doc/gcc-${qinfer_compiler_major}-base/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR}/third-party
+  RENAME libstdc++ OPTIONAL)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/src/cmake/qinferConfig.cmake.in ${PROJECT_BINARY_DIR}/qinferConfig.cmake
   INSTALL_DESTINATION ${qinfer_package_dir} PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/qinferConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -41,7 +41,11 @@ std::string Known(bool gguf) {
 StatusOr<ModelSpec> FromHf(const format::Checkpoint& checkpoint) {
   const std::string where = checkpoint.PlaceOf(checkpoint.side_files().config_json, "config.json");
   if (checkpoint.side_files().config_json.empty()) {
-    return FormatError(where + ": missing; it says what the model is, put it beside the weights");
+    const auto sources = checkpoint.sources();
+    const bool files = !sources.empty() && sources.front()->IsFile(sources.front()->name());
+    return FormatError(
+        StrCat(where, ": missing; it says what the model is, ",
+               files ? "put it beside the weights" : "give it in the source's config_json"));
   }
   QINFER_ASSIGN_OR_RETURN(
       const std::unique_ptr<format::JsonTree> tree,

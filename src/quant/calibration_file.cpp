@@ -154,10 +154,15 @@ StatusOr<std::shared_ptr<Calibration>> LoadCalibration(
                                    features, "; this library reads version ", kVersion));
   }
   const std::string_view body = bytes.substr(kHeaderBytes);
-  if (body.size() != body_bytes || HashText(body) != checksum) {
-    return FormatError(StrCat(name, ": the calibration file is damaged or cut (", body.size(),
-                              " bytes of contents, ", body_bytes, " expected, or a checksum that ",
-                              "does not fit)"));
+  if (body.size() != body_bytes) {
+    return FormatError(StrCat(name, ": the calibration file is cut or damaged: it has ",
+                              body.size(), " bytes of contents, ", body_bytes, " expected"));
+  }
+  if (HashText(body) != checksum) {
+    return FormatError(StrCat(name,
+                              ": the calibration file is damaged: its checksum does not fit "
+                              "its ",
+                              body.size(), " bytes of contents"));
   }
   ByteReader in(body, name);
   ModelKey key;

@@ -344,8 +344,7 @@ void GroupWork::Describe(const TensorPlan& plan, const TensorStream& stream) {
     for (uint32_t d = 0; d < plan.source->rank; ++d) shape.Append() = plan.source->shape[d];
   }
   item["source_type"] = SourceTypeName(plan);
-  const absl::string_view raw = Info(plan.raw_type).name;
-  item["format"] = plan.packed() ? weights::Name(plan.format) : std::string(raw.data(), raw.size());
+  item["format"] = plan.packed() ? weights::Name(plan.format) : RawFormat(plan.raw_type);
   item["import"] = ImportWord(plan);
   item["bytes"] = plan.bytes;
   const uint64_t elements = plan.packed() ? plan.elements() : plan.source->elements();

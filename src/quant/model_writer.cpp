@@ -18,14 +18,6 @@ uint64_t SpareBytes(const ResolvedRecipe& resolved, std::string_view recipe_json
 }
 
 // The text of a plain tensor's format: its element type, in small letters.
-std::string RawFormat(DType type) {
-  std::string name;
-  for (char c : Info(type).name) {
-    name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return name;
-}
-
 format::QinferWriter::Declaration Declare(const TensorPlan& plan) {
   format::QinferWriter::Declaration declaration;
   declaration.name = plan.name;
@@ -55,6 +47,14 @@ format::QinferWriter::Declaration Declare(const TensorPlan& plan) {
 }
 
 }  // namespace
+
+std::string RawFormat(DType type) {
+  std::string name;
+  for (char c : Info(type).name) {
+    name += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return name;
+}
 
 std::string_view ImportWord(const TensorPlan& plan) {
   if (plan.action != TensorAction::kPack) return "exact";

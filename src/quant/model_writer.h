@@ -54,5 +54,7 @@ class ModelWriter {
 
 // "exact" or "measured": whether a tensor's values are those of the source.
 std::string_view ImportWord(const TensorPlan& plan);
+// The word of a file for what is stored unpacked: "f16".
+std::string RawFormat(DType type);
 
 }  // namespace qinfer::quant

@@ -145,6 +145,7 @@ Status CheckEmbedding(const TensorPlan& plan) {
 // Which override decides each tensor; every pattern must hit something that can be quantized.
 Status ApplyOverrides(const Recipe& recipe, const std::vector<TensorPlan>& tensors,
                       std::vector<const Override*>* chosen) {
+  constexpr size_t kNamed = 4;
   chosen->assign(tensors.size(), nullptr);
   for (const Override& override : recipe.overrides) {
     bool any = false, quantizable = false;
@@ -156,15 +157,26 @@ Status ApplyOverrides(const Recipe& recipe, const std::vector<TensorPlan>& tenso
       (*chosen)[i] = &override;
     }
     if (quantizable) continue;
+    if (any) {
+      std::string message =
+          StrCat("the pattern \"", override.pattern, "\" (set to ", override.format,
+                 ") matches only tensors that are never ", "quantized (norms, biases, routers):");
+      size_t named = 0;
+      for (const TensorPlan& plan : tensors) {
+        if (!WildcardMatch(override.pattern, plan.name)) continue;
+        message += named == kNamed ? " ..." : " " + plan.name;
+        if (named++ == kNamed) break;
+      }
+      return MisuseError(message);
+    }
     std::vector<std::string_view> names;
     for (const TensorPlan& plan : tensors) {
       if (Quantizable(plan)) names.push_back(plan.name);
     }
-    std::string message =
-        StrCat("the pattern \"", override.pattern, "\" (set to ", override.format,
-               any ? ") matches only tensors that are never quantized" : ") matches no tensor");
-    message += "; close names:";
-    for (const std::string& name : CloseNames(override.pattern, names, 4)) message += " " + name;
+    std::string message = StrCat("the pattern \"", override.pattern, "\" (set to ", override.format,
+                                 ") matches no tensor; close names:");
+    for (const std::string& name : CloseNames(override.pattern, names, kNamed))
+      message += " " + name;
     return MisuseError(message);
   }
   return OkStatus();

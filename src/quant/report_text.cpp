@@ -77,11 +77,10 @@ std::string ReportBytes(const Report& node, std::string_view path) {
   const Report* found = node.Find(path);
   if (!IsNumber(found)) return {};
   const double bytes = found->AsNumber();
-  if (bytes < 1024.0) return FormatNumber("%.0f", bytes) + " B";
-  if (bytes < 1024.0 * 1024.0) return FormatNumber("%.1f", bytes / 1024.0) + " KiB";
-  if (bytes < 1024.0 * 1024.0 * 1024.0)
-    return FormatNumber("%.2f", bytes / (1024.0 * 1024.0)) + " MiB";
-  return FormatNumber("%.2f", bytes / (1024.0 * 1024.0 * 1024.0)) + " GiB";
+  if (bytes < 1e3) return FormatNumber("%.0f", bytes) + " B";
+  if (bytes < 1e6) return FormatNumber("%.1f", bytes * 1e-3) + " kB";
+  if (bytes < 1e9) return FormatNumber("%.2f", bytes * 1e-6) + " MB";
+  return FormatNumber("%.2f", bytes * 1e-9) + " GB";
 }
 
 std::string ReportShape(const Report& tensor) {

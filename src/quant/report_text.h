@@ -21,7 +21,7 @@ std::string FormatNumber(std::string_view format, double value);
 std::string ReportNumber(const observe::Report& node, std::string_view path,
                          std::string_view format);
 std::string ReportString(const observe::Report& node, std::string_view path);
-std::string ReportBytes(const observe::Report& node, std::string_view path);  // "1.50 MiB"
+std::string ReportBytes(const observe::Report& node, std::string_view path);  // "1.50 MB"
 std::string ReportShape(const observe::Report& tensor);                       // "576 x 1536"
 
 }  // namespace qinfer::quant

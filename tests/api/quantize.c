@@ -84,7 +84,8 @@ static void test_waiting_calibration(qinfer_model* model) {
   CHECK_OK(qinfer_calibration_create(model, &few, &calibration, &err));
   options.calibration = calibration;
   options.flags = QINFER_QUANTIZE_NO_EVALUATION;
-  CHECK_FAILS(qinfer_quantize_begin(model, &options, &target, &task, &err), QINFER_E_MISUSE, 0);
+  CHECK_FAILS(qinfer_quantize_begin(model, &options, &target, &task, &err), QINFER_E_MISUSE,
+              QINFER_DETAIL_OPTION);
   CHECK(qinfer_calibration_save(calibration, &saved, &err) < 0);
   CHECK_OK(qinfer_calibration_add_text(calibration, kText, QINFER_STRLEN, &err));
   options.memory_limit_bytes = 1000;

@@ -15,6 +15,9 @@ gives 0 info "$model"; has out "architecture   llama"; has out "memory plan"
 gives 0 info "$model" --json --threads 1; has out '"workspace_bytes"'
 mkdir only_config && cp "$model/config.json" only_config
 gives 0 info only_config; has out "weights as"
+for part in '"chat_template": true' '"tokenizer": {' '"bos"'; do gives 0 info "$model" --json; has out "$part"; done
+gives 0 info "$source/tests/golden/tokenizer/vocab-llama-bpe.gguf"; has out "a vocabulary alone"
+gives 0 info "$model/tokenizer.json"; has out "a vocabulary alone"
 gives 0 inspect "$model"; has out "model.layers.0.self_attn.q_proj.weight"; has out exact
 gives 0 inspect "$model" --verify --json; has out '"ok"'
 
@@ -28,12 +31,22 @@ echo '[{"role": "user", "content": "Hello"}]' > messages
 printf '{%% for m in messages %%}{{ m.role }}: {{ m.content }}{%% endfor %%}{%% if add_generation_prompt %%} >{%% endif %%}' > t.jinja
 gives 0 render t.jinja --messages messages; [ "$(cat out)" = "user: Hello >" ] || fail "render gives $(cat out)"
 gives 0 render t.jinja --messages messages --no-generation-prompt --json; has out '"user: Hello"'
+gives 0 render "$model" --messages messages; cp out by_folder
+mkdir alone && cp "$model/tokenizer.json" "$model/tokenizer_config.json" alone
+gives 0 render alone/tokenizer.json --messages messages; cmp -s out by_folder || fail "a tokenizer.json renders something else than its folder"
+printf 'of its own' > alone/chat_template.jinja
+gives 0 render alone/tokenizer.json --messages messages; [ "$(cat out)" = "of its own" ] || fail "chat_template.jinja beside a tokenizer.json: $(cat out)"
+mkdir tools && cp "$model/tokenizer.json" tools && echo '[{"name": "f"}]' > tools.json
+echo '{"chat_template": [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "with {{ tools[0].name }}"}]}' > tools/tokenizer_config.json
+gives 0 render tools/tokenizer.json --messages messages; [ "$(cat out)" = plain ] || fail "a list of templates gives $(cat out)"
+gives 0 render tools/tokenizer.json --messages messages --tools tools.json; [ "$(cat out)" = "with f" ] || fail "tool_use gives $(cat out)"
 
 # -- Into one file, losslessly and quantized
 gives 0 convert "$model" -o copy.qinfer; has out "without loss"
 gives 0 inspect copy.qinfer --verify; has out "verified: all contents are as they should be"
 gives 0 quantize "$model" -o int4.qinfer --samples 4 --seed 3 --report r.json --html r.html --memory-limit 2GiB --set '*.down_proj.weight=int8'
-has out "perplexity"; has r.json '"relative_mse"'; has r.html "<svg"
+has out "perplexity"; has out " MB"; has r.json '"format": "f16"'; ! grep -q '"format": "F16"' r.json || fail "two spellings of f16"
+has r.json '"relative_mse"'; has r.html "<svg"
 gives 0 quantize "$model" -o g64.qinfer --scheme int4 --group-size 64 --asymmetric --method rtn --no-calibration --no-evaluation --json --resume
 [ ! -e g64.qinfer.partial ] || fail "a finished run leaves g64.qinfer.partial"
 gives 0 quantize copy.qinfer -o int8.qinfer --scheme int8 --group-size row --no-calibration --no-evaluation --load copy
@@ -48,6 +61,7 @@ fi
 # -- Generation: the same text each time, from every kind of file
 gives 0 generate "$model" -p "In the beginning" -n 8 --temperature 0; cp out first
 has first "In the beginning"
+gives 0 generate "$model" -p "In the beginning" -n 9 --context 8; has err "[The context of 8 tokens is full: the text ends here.]"
 gives 0 chat "$model" -p "In the beginning" -n 4 --system "Be brief" --json; has out '"finish_reason"'
 gives 0 generate copy.qinfer -p "In the beginning" -n 8 --threads 1 --load copy; cmp -s out first || fail "the converted model writes something else"
 gives 0 generate int4.qinfer -p "In the beginning" -n 8 --temperature 0.8 --seed 5 --top-k 20 --json; cp out sampled
@@ -95,6 +109,22 @@ for field in perplexity tokens kl_mean kl_p999 top1; do has out "\"$field\""; do
 head -c 6 l.npy | grep -q NUMPY || fail "l.npy is not a NumPy file"
 gives 0 bench int4.qinfer -p 16 -n 4 -r 1 --json --kv f16 --activations float --context 64
 for field in prefill_tps decode_tps model_bytes; do has out "\"$field\""; done
+gives 0 bench int4.qinfer -p 0 -n 2 -r 1 --json --context 64; has out '"prefill_tps":null'
+completes() { # EXPECTED WORDS...: what bash proposes after the words, the last of which is being written
+  "$qinfer" completion bash > bash_completion
+  local expected=$1 got
+  shift
+  got=$(bash -c '. ./bash_completion; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _qinfer; echo "${COMPREPLY[*]}"' bash "$@")
+  [ "$got" = "$expected" ] || fail "completion of $*: $got"
+}
+completes "32 64 128 row" qinfer quantize m --group-size ""
+completes "int4 int6 int8" qinfer quantize m --scheme in
+completes "avx2 avx512" qinfer generate m --isa = av
+completes "copy" qinfer info m --load c
+completes "int8" qinfer bench m --kv i
+completes "float" qinfer bench m --activations f
+completes "bash" qinfer completion b
+completes "--tools" qinfer render --to
 for shell in bash zsh fish; do
   gives 0 completion $shell; has out quantize
 done
@@ -136,9 +166,32 @@ for now in 9223372036854775808 -9223372036854775809 1e5; do gives 2 render t.jin
 gives 0 render t.jinja --messages messages --now -5
 gives 2 quantize "$model" -o x.qinfer --group-size 31
 gives 2 quantize "$model" -o x.qinfer --scheme f16 --group-size 64
+for scheme in int5 int4-g7-f16; do gives 2 quantize "$model" -o x.qinfer --scheme $scheme; has err "$scheme"; done
+gives 2 quantize "$model" -o x.qinfer --method gptq; has err "--method"
+for set in '*=int9' '*nothing*=int8' '*norm*=int8'; do gives 2 quantize "$model" -o x.qinfer --set "$set"; done
+has err "never quantized (norms"; has err "layers.0.input_layernorm.weight"; ! grep -q up_proj err || fail "names for norms: $(cat err)"
+gives 2 quantize "$model" -o x.qinfer --embedding int4; has err "embedding"
+gives 2 quantize "$model" -o x.qinfer --samples 4294967295; has err "samples"
+gives 2 quantize "$model" -o x.qinfer --static-activations --no-calibration
+gives 2 generate "$model" -p x --presence-penalty 3; has err "--presence-penalty is 3"
+gives 2 generate "$model" -p x --stop ""; has err "--stop"
+gives 2 generate "$model" -p x --json --logprobs 99999; has err "--logprobs is 99999"
+gives 2 info ''; has err "empty"
 gives 2 quantize "$model" -o x.qinfer --memory-limit lots; has err "2GiB"
 gives 1 info missing.gguf; has err "missing.gguf"
-gives 1 generate "$model" -p x --isa neon; [ "$(uname -m)" = aarch64 ] || has err "--isa"
+gives 1 generate "$model" -p x --isa neon; [ "$(uname -m)" = aarch64 ] || has err "cannot run --isa neon; auto"
+gives 1 generate only_config -p x; has err "put the weights beside it"
+mkdir plain && cp "$model"/*.json "$model/model.safetensors" plain && echo '{}' > plain/tokenizer_config.json
+gives 1 chat plain -p x; has err "qinfer generate"; ! grep -q TEMPLATE err || fail "chat speaks of an option it does not have"
+gives 1 chat "$model" -p "$(printf '%03000d' 0)"; has err "the model was made for"; ! grep -q -- --context err || fail "a larger --context than the model's"
+for out in alone alone/; do
+  gives 1 quantize "$model" -o "$out"; has err "it is a folder; name a file inside it"; ! grep -q 'write samples' err || fail "quantize works before it looks at its output"
+done
+gives 1 quantize "$model" -o x.qinfer --save-calibration alone; has err "it is a folder"
+gives 0 quantize "$model" -o int8.qinfer --scheme int8 --calibration "$model/tiny-calibration.txt" --samples 2 --save-calibration c.cal --no-evaluation
+head -c -8 c.cal > cut.cal; gives 1 quantize "$model" -o x.qinfer --calibration cut.cal; has err "bytes of contents, "
+head -c -1 c.cal > bad.cal; printf '\377' >> bad.cal; gives 1 quantize "$model" -o x.qinfer --calibration bad.cal; has err "its checksum does not fit"
+[ "$(grep -o bad.cal err | wc -l)" = 1 ] || { fail "bad.cal is named more than once:"; cat err; }
 gives 1 perplexity "$model" --file .; has err "directory"
 gives 1 perplexity "$model" --file text; has err "token"
 gives 1 perplexity "$model" --file "$model/tiny-heldout.txt" --logits-out nowhere/l.npy; has err "nowhere/l.npy"

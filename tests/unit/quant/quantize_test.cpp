@@ -381,7 +381,7 @@ TEST(Quantize, OverridesHeadAndEmbeddingAreObeyed) {
     } else if (role == "embedding") {
       EXPECT_EQ(format, "int8-g32-f16");
     } else if (role == "small") {
-      EXPECT_EQ(format, "F16") << name;
+      EXPECT_EQ(format, "f16") << name;
     } else {
       EXPECT_EQ(format.substr(0, 4), role == "head" ? "int4" : "int4") << name;
     }
