@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/bad_alignment.h"
+#include "core/sanitizer.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -33,7 +34,7 @@ void AdviseHugePages(void* ptr, size_t bytes) {
 
 // Blocks of this size have pages of their own, so that what is released is the system's again at
 // once. Sanitizers know nothing of such pages.
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__linux__) && !defined(QINFER_ADDRESS_SANITIZER)
 constexpr size_t kOwnPages = 128 << 10;
 
 size_t WholePages(size_t bytes) {
