@@ -78,12 +78,16 @@ QINFER_FN const float* ValueScales(const State& st, uint32_t key, uint32_t group
                                         layout::VCodeBytes(st.args->v_head_dim)) +
          group * kPageTokens;
 }
+// Bytes of a key or value.
+template <KvType T>
+constexpr size_t kItemBytes = T == KvType::kF32   ? 4
+                              : T == KvType::kF16 ? 2
+                                                  : 1;
 // Bytes from a token's values to the next one's.
 template <KvType V>
 QINFER_FN size_t ValueStride(const AttentionArgs& args) {
-  return V == KvType::kInt8  ? layout::VCodeStride(args.v_head_dim)
-         : V == KvType::kF16 ? size_t{args.v_head_dim} * 2
-                             : size_t{args.v_head_dim} * 4;
+  return V == KvType::kInt8 ? layout::VCodeStride(args.v_head_dim)
+                            : args.v_head_dim * kItemBytes<V>;
 }
 
 // All values of a range for R rows, C vectors of Simd::kValueLanes at a time: Simd::AddValues.

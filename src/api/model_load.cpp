@@ -15,23 +15,6 @@ namespace {
 constexpr uint64_t kMaxTokenizerBytes = uint64_t{1} << 30;
 constexpr uint64_t kReadAtOnce = 256 << 10;
 
-// A tokenizer.json with what lies beside it: side documents alone.
-class TokenizerFiles final : public format::Checkpoint {
- public:
-  TokenizerFiles(std::string name, format::SideFiles files, Memory* memory)
-      : Checkpoint(memory), name_(std::move(name)), files_(std::move(files)) {}
-  format::Container container() const override { return format::Container::kConfigOnly; }
-  const std::string& name() const override { return name_; }
-  absl::Span<const format::TensorInfo> tensors() const override { return {}; }
-  const format::TensorInfo* Find(std::string_view) const override { return nullptr; }
-  absl::Span<const std::shared_ptr<io::Source>> sources() const override { return {}; }
-  const format::SideFiles& side_files() const override { return files_; }
-
- private:
-  const std::string name_;
-  const format::SideFiles files_;
-};
-
 }  // namespace
 
 StatusOr<bool> ModelLoadWork::IsTokenizerJson() const {
@@ -86,7 +69,7 @@ Status ModelLoadWork::ReadTokenizer() {
   files.tokenizer_json.set_path(json_source_->name());
   files.tokenizer_config_json = std::move(source_.documents.tokenizer_config_json);
   files.chat_template_jinja = std::move(source_.documents.chat_template_jinja);
-  json_files_ = std::make_shared<TokenizerFiles>(state_->name, std::move(files), memory);
+  json_files_ = format::CheckpointOfDocuments(state_->name, std::move(files), memory);
   text_ = std::make_unique<exec::TextWork>(*json_files_, nullptr, memory);
   progress_.phase.store("tokenizer");
   phase_ = Phase::kText;

@@ -250,7 +250,7 @@ Opened OpenFolder(const std::string& folder, const OpenOptions& options) {
   if (contents.has_config) {
     QINFER_ASSIGN_OR_RETURN(SideFiles side_files, ReadSideFiles(folder, options.memory));
     return std::shared_ptr<Checkpoint>(
-        std::make_shared<ConfigCheckpoint>(folder, std::move(side_files), options.memory));
+        CheckpointOfDocuments(folder, std::move(side_files), options.memory));
   }
   return FormatError(StrCat(folder,
                             ": no model in this folder (it holds no *.safetensors, *.gguf, ",
@@ -262,8 +262,7 @@ Opened OpenConfig(const std::string& path, Memory* memory) {
   QINFER_ASSIGN_OR_RETURN(Buffer config, io::ReadSmallFile(path, kMaxSideFile, memory));
   side_files.config_json = Document::Own(std::move(config));
   side_files.config_json.set_path(path);
-  return std::shared_ptr<Checkpoint>(
-      std::make_shared<ConfigCheckpoint>(path, std::move(side_files), memory));
+  return std::shared_ptr<Checkpoint>(CheckpointOfDocuments(path, std::move(side_files), memory));
 }
 
 // One shard of several: the whole model if an index beside it says so, else that file alone.
@@ -395,6 +394,11 @@ StatusOr<std::shared_ptr<Checkpoint>> OpenCheckpoint(std::shared_ptr<io::Source>
   });
   if (opened.ok()) (*opened)->set_memory_bytes((*opened)->memory_bytes() + documents);
   return opened;
+}
+
+std::shared_ptr<Checkpoint> CheckpointOfDocuments(std::string name, SideFiles side_files,
+                                                  Memory* memory) {
+  return std::make_shared<ConfigCheckpoint>(std::move(name), std::move(side_files), memory);
 }
 
 Status CheckNotInput(const Checkpoint& checkpoint, const std::string& path) {

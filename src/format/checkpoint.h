@@ -129,6 +129,10 @@ StatusOr<std::shared_ptr<Checkpoint>> OpenCheckpoint(std::shared_ptr<io::Source>
                                                      SideFiles side_files,
                                                      const OpenOptions& options);
 
+// Documents without a model file, as a checkpoint of kind kConfigOnly.
+std::shared_ptr<Checkpoint> CheckpointOfDocuments(std::string name, SideFiles side_files,
+                                                  Memory* memory);
+
 // MisuseError where a file at `path` would replace, or be read as, one that a model is read from.
 Status CheckNotInput(const Checkpoint& checkpoint, const std::string& path);
 

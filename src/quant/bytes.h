@@ -12,6 +12,10 @@
 
 namespace qinfer::quant {
 
+inline absl::Span<const uint8_t> AsBytes(std::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
 // Hosts are little-endian (x86-64, ARMv8), so fields are copied as they are.
 class ByteWriter {
  public:

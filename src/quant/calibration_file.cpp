@@ -117,8 +117,7 @@ Status CalibrationData::Save(io::Sink* sink) const {
     return MisuseError("the calibration has no statistics yet: run it before it is saved");
   }
   const std::string bytes = CalibrationBytes(*this);
-  QINFER_RETURN_IF_ERROR(sink->WriteAt(
-      0, absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size())));
+  QINFER_RETURN_IF_ERROR(sink->WriteAt(0, AsBytes(bytes)));
   return sink->Commit();
 }
 

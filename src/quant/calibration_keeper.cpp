@@ -21,10 +21,6 @@ constexpr uint64_t kShare = 20;
 std::string StatsFile(uint32_t turn) { return StrCat("calibrating-stats-", turn % 2); }
 std::string HiddenFile(uint32_t turn) { return StrCat("calibrating-hidden-", turn % 2); }
 
-absl::Span<const uint8_t> Bytes(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
 void PutSample(const Sample& sample, ByteWriter* out) {
   out->Put(static_cast<uint32_t>(sample.tokens.size()));
   out->PutBytes(sample.tokens.data(), sample.tokens.size() * sizeof(int32_t));
@@ -112,7 +108,7 @@ Status CalibrationKeeper::SaveStats(const StatsTable& stats) {
     piece = out.Take();
     stats_hash_ = HashBytes(piece.data(), piece.size(), stats_hash_);
     stats_bytes_ += piece.size();
-    return Bytes(piece);
+    return AsBytes(piece);
   });
 }
 
@@ -140,7 +136,7 @@ Status CalibrationKeeper::Save(const WrittenSamples& written, const CalibrationP
   out.PutBytes(kMagic, sizeof(kMagic));
   out.Put(HashText(body.bytes()));
   out.PutBytes(body.bytes().data(), body.bytes().size());
-  QINFER_RETURN_IF_ERROR(store_->SaveFile(kFile, Bytes(out.bytes())));
+  QINFER_RETURN_IF_ERROR(store_->SaveFile(kFile, AsBytes(out.bytes())));
   store_->RemoveFile(StatsFile(turn_ + 1));
   store_->RemoveFile(HiddenFile(turn_ + 1));
   const uint64_t now = NowNs();

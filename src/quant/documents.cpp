@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/account.h"
+#include "quant/bytes.h"
 
 namespace qinfer::quant {
 
@@ -21,9 +22,7 @@ bool Documents::Has(std::string_view name) const {
                      [&](const Document& document) { return document.name == name; });
 }
 
-void Documents::AddText(std::string_view name, std::string_view text) {
-  Add(name, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-}
+void Documents::AddText(std::string_view name, std::string_view text) { Add(name, AsBytes(text)); }
 
 void Documents::ListGguf(const format::Gguf& gguf) {
   const format::GgufValue* value = gguf.Find("tokenizer.chat_template");

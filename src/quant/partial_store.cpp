@@ -28,10 +28,6 @@ constexpr const char* kJournal = "journal";
 constexpr const char* kStatePrefix = "state-";  // of the small files
 constexpr size_t kMaxNames = 1000;
 
-absl::Span<const uint8_t> Bytes(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
 class PartialStoreImpl final : public PartialStore {
  public:
   explicit PartialStoreImpl(std::string output)
@@ -63,7 +59,7 @@ class PartialStoreImpl final : public PartialStore {
       ByteWriter header;
       header.PutBytes(kMagic, sizeof(kMagic));
       header.Put(fingerprint);
-      QINFER_RETURN_IF_ERROR(io::WriteFully(journal_.get(), journal, 0, Bytes(header.bytes())));
+      QINFER_RETURN_IF_ERROR(io::WriteFully(journal_.get(), journal, 0, AsBytes(header.bytes())));
       if (fdatasync(journal_.get()) != 0) return io::SystemError("sync", journal, errno);
       journal_end_ = kHeaderBytes;
     }
@@ -81,7 +77,7 @@ class PartialStoreImpl final : public PartialStore {
     out.Put(HashText(record));
     out.PutBytes(record.data(), record.size());
     QINFER_RETURN_IF_ERROR(io::WriteFully(journal_.get(), io::JoinPath(folder_, kJournal),
-                                          journal_end_, Bytes(out.bytes())));
+                                          journal_end_, AsBytes(out.bytes())));
     if (fdatasync(journal_.get()) != 0) return io::SystemError("sync", folder_, errno);
     journal_end_ += out.bytes().size();
     return OkStatus();

@@ -269,9 +269,7 @@ class QuantizeImpl final : public QuantizeWork {
   Status SaveCalibration() {
     const std::string bytes = CalibrationBytes(*data());
     phase_ = Phase::kCalibrate;
-    QINFER_RETURN_IF_ERROR(store_->SaveFile(
-        kCalibrationFile,
-        absl::Span<const uint8_t>(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size())));
+    QINFER_RETURN_IF_ERROR(store_->SaveFile(kCalibrationFile, AsBytes(bytes)));
     keeper_->Remove();
     keeper_.reset();
     return OkStatus();

@@ -1,7 +1,8 @@
 /* How long the steps of a task are: begins it, steps it with a small budget, and prints for each
  * phase how many steps there were, their sum and the longest; the longest also in processor time of
  * the stepping thread, since on a busy machine a step waits for others. Usage: longest_step TASK
- * MODEL [BUDGET_US], where TASK is load, verified, vocabulary, convert, quantize or calibrated. */
+ * MODEL [BUDGET_US], where TASK is load, verified, vocabulary, convert, quantize or calibrated; an
+ * output is in the current folder until the end. */
 #include <qinfer/qinfer.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ int main(int argc, char** argv) {
   budget_ns = argc > 3 ? strtoull(argv[3], NULL, 10) * 1000 : 2000000;
   source.path.data = argv[2];
   source.path.size = QINFER_STRLEN;
-  snprintf(path, sizeof path, "/tmp/longest-step-%ld.qinfer", (long)getpid());
+  snprintf(path, sizeof path, "longest-step-%ld.qinfer", (long)getpid());
   target.path.data = path;
   target.path.size = QINFER_STRLEN;
   if (qinfer_runtime_create(QINFER_ABI, NULL, &runtime, &err) < 0) return fail("runtime", &err);

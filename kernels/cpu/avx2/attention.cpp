@@ -26,7 +26,7 @@ QINFER_FN __m256 LoadKey(const uint8_t* plane, size_t index) {
 template <KvType K, int R, int P>
 QINFER_FN void ScoreFloat(const State& st, Tile& tile, uint32_t key, uint32_t base) {
   const AttentionArgs& args = *st.args;
-  constexpr size_t kKeyBytes = kPageTokens * (K == KvType::kF32 ? 4 : 2);  // of an input
+  constexpr size_t kKeyBytes = kPageTokens * fold::kItemBytes<K>;  // of an input
   const uint8_t* plane[P];
   ptrdiff_t ahead[P];
   const float* q[R];
@@ -209,8 +209,7 @@ QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) sum[r][c] = _mm256_loadu_ps(o[r] + at + c * 8);
-  constexpr uint32_t kValueBytes = V == KvType::kF32 ? 4 : V == KvType::kF16 ? 2 : 1;
-  constexpr uint32_t kBytes = C * 8 * kValueBytes;
+  constexpr size_t kBytes = C * 8 * fold::kItemBytes<V>;
   const size_t stride = fold::ValueStride<V>(args);
   for (uint32_t key = keys.begin; key < keys.end;) {
     const uint8_t* row = fold::ValuePlane(st, key) + key % kPageTokens * stride;
@@ -218,8 +217,8 @@ QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p
     const uint32_t stop = Min(keys.end, key / kPageTokens * kPageTokens + kPageTokens);
     for (; key < stop; ++key, row += stride) {
 #pragma GCC unroll 4
-      for (uint32_t line = 0; line < kBytes; line += 64)
-        fold::Ask(row + at * kValueBytes + line, ahead);
+      for (size_t line = 0; line < kBytes; line += 64)
+        fold::Ask(row + at * fold::kItemBytes<V> + line, ahead);
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) {
         const __m256 v = LoadValue<V>(row, at + c * 8, args.v_head_dim - at - c * 8);

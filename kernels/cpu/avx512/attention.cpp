@@ -26,7 +26,7 @@ QINFER_FN __m512 LoadKey(const uint8_t* plane, size_t index) {
 template <KvType K, int R, int P>
 QINFER_FN void ScoreFloat(const State& st, Tile& tile, uint32_t key, uint32_t base) {
   const AttentionArgs& args = *st.args;
-  constexpr size_t kKeyBytes = kPageTokens * (K == KvType::kF32 ? 4 : 2);  // of an input
+  constexpr size_t kKeyBytes = kPageTokens * fold::kItemBytes<K>;  // of an input
   const uint8_t* plane[P];
   ptrdiff_t ahead[P];
   const float* q[R];
@@ -183,8 +183,7 @@ QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p
   QINFER_UNROLL(4)
   for (int r = 0; r < R; ++r) QINFER_UNROLL(4)
   for (int c = 0; c < C; ++c) sum[r][c] = _mm512_loadu_ps(o[r] + at + c * 16);
-  constexpr uint32_t kValueBytes = V == KvType::kF32 ? 4 : V == KvType::kF16 ? 2 : 1;
-  constexpr uint32_t kBytes = C * 16 * kValueBytes;
+  constexpr size_t kBytes = C * 16 * fold::kItemBytes<V>;
   const size_t stride = fold::ValueStride<V>(args);
   for (uint32_t key = keys.begin; key < keys.end;) {
     const uint8_t* row = fold::ValuePlane(st, key) + key % kPageTokens * stride;
@@ -192,8 +191,8 @@ QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p
     const uint32_t stop = Min(keys.end, key / kPageTokens * kPageTokens + kPageTokens);
     for (; key < stop; ++key, row += stride) {
       QINFER_UNROLL(4)
-      for (uint32_t line = 0; line < kBytes; line += 64)
-        fold::Ask(row + at * kValueBytes + line, ahead);
+      for (size_t line = 0; line < kBytes; line += 64)
+        fold::Ask(row + at * fold::kItemBytes<V> + line, ahead);
       QINFER_UNROLL(4)
       for (uint32_t c = 0; c < C; ++c) {
         const __m512 v = LoadValue<V>(row, at + c * 16, args.v_head_dim - at - c * 16);

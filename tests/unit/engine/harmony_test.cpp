@@ -11,25 +11,11 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/engine.h"
+#include "tests/unit/engine/channel_pieces.h"
 #include "tests/unit/engine/test_model.h"
 
 namespace qinfer::engine {
 namespace {
-
-using Pieces = std::vector<ChannelSplitter::Piece>;
-
-// Reasoning in braces.
-std::string Shown(const Pieces& pieces) {
-  std::string text;
-  Channel last = Channel::kText;
-  for (const auto& piece : pieces) {
-    EXPECT_FALSE(piece.text.empty());
-    if (piece.channel != last) text += last == Channel::kText ? "{" : "}";
-    last = piece.channel;
-    text += piece.text;
-  }
-  return text + (last == Channel::kReasoning ? "}" : "");
-}
 
 // After `prompt`; in up to three parts, cut everywhere, and byte by byte.
 void ExpectAfter(const std::string& prompt, const std::string& text, const std::string& expected) {

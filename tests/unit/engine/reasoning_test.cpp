@@ -8,25 +8,11 @@
 
 #include "engine/engine.h"
 #include "engine/text_stream.h"
+#include "tests/unit/engine/channel_pieces.h"
 #include "tests/unit/engine/test_model.h"
 
 namespace qinfer::engine {
 namespace {
-
-using Pieces = std::vector<ReasoningSplitter::Piece>;
-
-// Reasoning in braces, for comparing.
-std::string Shown(const Pieces& pieces) {
-  std::string text;
-  Channel last = Channel::kText;
-  for (const auto& piece : pieces) {
-    EXPECT_FALSE(piece.text.empty());
-    if (piece.channel != last) text += last == Channel::kText ? "{" : "}";
-    last = piece.channel;
-    text += piece.text;
-  }
-  return text + (last == Channel::kReasoning ? "}" : "");
-}
 
 std::string Split(const std::vector<std::string>& parts, const ReasoningTags& tags, Channel start) {
   ReasoningSplitter splitter(tags, start);
