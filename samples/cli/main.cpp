@@ -15,10 +15,7 @@ bool HasCommand(const CLI::App& app, const std::string& name) {
   return false;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (!cli::TakeStandardStreams()) return 1;
+int Run(int argc, char** argv) {
   CLI::App app{"Quantized language models: inspect, convert, quantize, measure, generate."};
   app.name("qinfer");
   app.set_version_flag("--version", std::string("qinfer ") + qinfer_version_string());
@@ -56,4 +53,18 @@ int main(int argc, char** argv) {
     code = 1;
   }
   return cli::FinishOutput(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!cli::TakeStandardStreams()) return 1;
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {  // before a command runs, or while its end is told
+    std::fputs("qinfer: ", stderr);
+    std::fputs(error.what(), stderr);
+    std::fputs("\n", stderr);
+  }
+  return 1;
 }

@@ -187,10 +187,9 @@ qinfer_status qinfer_calibration_load(qinfer_model* model, const qinfer_source* 
     QINFER_RETURN_IF_ERROR(NeedCheckpoint(*model->state));
     QINFER_ASSIGN_OR_RETURN(std::shared_ptr<qinfer::io::Source> bytes,
                             OpenBytes(parts, &model->runtime->memory));
-    QINFER_ASSIGN_OR_RETURN(
-        std::shared_ptr<qinfer::quant::Calibration> made,
-        qinfer::quant::Calibration::Load(std::move(bytes), model->state->checkpoint,
-                                         model->runtime->context()));
+    QINFER_ASSIGN_OR_RETURN(std::shared_ptr<qinfer::quant::Calibration> made,
+                            qinfer::quant::Calibration::Load(bytes, model->state->checkpoint,
+                                                             model->runtime->context()));
     *out = NewHandle<qinfer_calibration>(
         model->runtime, std::make_shared<CalibrationState>(model->state, std::move(made)));
     return QINFER_OK;

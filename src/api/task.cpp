@@ -280,7 +280,7 @@ Status TaskState::Run() {
     if (background_ || finished_) return OkStatus();
     background_ = true;
   }
-  const Status status = runtime_->background.Add(shared_from_this());
+  Status status = runtime_->background.Add(shared_from_this());
   if (status.ok()) return status;
   const std::lock_guard<std::mutex> lock(mutex_);
   background_ = false;
@@ -344,7 +344,7 @@ Status MakeTask(const std::shared_ptr<RuntimeState>& runtime, TaskParts parts, q
   auto state = std::make_shared<TaskState>(runtime, std::move(parts));
   if ((runtime->flags & QINFER_RUNTIME_BACKGROUND_TASKS) != 0) {
     qinfer_task* const task = NewHandle<qinfer_task>(runtime, state);
-    const Status status = state->Run();
+    Status status = state->Run();
     if (!status.ok()) {
       ReleaseHandle(task);
       return status;

@@ -76,16 +76,15 @@ class Planner {
     for (;;) {
       QINFER_ASSIGN_OR_RETURN(sizes, Sizes(samples, slice, hidden));
       if (limit == 0 || sizes.plan.work_bytes <= limit) break;
-      if (hidden > LongestHidden() && sizes.plan.calibrate_bytes == sizes.plan.work_bytes) {
+      const uint64_t most = sizes.plan.work_bytes;
+      const bool more_passes = hidden > LongestHidden(), thinner = slice > kLeastSlicePanels;
+      const bool fewer = samples > 1;
+      if (more_passes && (sizes.plan.calibrate_bytes == most || (!thinner && !fewer))) {
         hidden = std::max(LongestHidden(), hidden / 2);
-      } else if (slice > kLeastSlicePanels && sizes.plan.head_bytes == sizes.plan.work_bytes) {
+      } else if (thinner && (sizes.plan.head_bytes == most || !fewer)) {
         slice /= 2;
-      } else if (samples > 1) {
+      } else if (fewer) {
         --samples;
-      } else if (slice > kLeastSlicePanels) {
-        slice /= 2;
-      } else if (hidden > LongestHidden()) {
-        hidden = std::max(LongestHidden(), hidden / 2);
       } else {
         break;
       }

@@ -6,7 +6,7 @@
 
 #include "quant/bytes.h"
 #include "quant/calibration_data.h"
-#include "quant/calibration_keeper.h"
+#include "quant/calibration_stage.h"
 #include "quant/drift.h"
 #include "quant/fingerprint.h"
 #include "quant/group_work.h"
@@ -20,22 +20,21 @@
 namespace qinfer::quant {
 namespace {
 
-constexpr const char* kCalibrationFile = "calibration";
-
 std::string HiddenFile(size_t group) { return StrCat("hidden-", group % 2); }
 
 class QuantizeImpl final : public QuantizeWork {
  public:
   QuantizeImpl(std::shared_ptr<const format::Checkpoint> checkpoint, QuantizeOptions options,
                const exec::Context& context)
-      : checkpoint_(std::move(checkpoint)), options_(std::move(options)), context_(context) {}
+      : checkpoint_(std::move(checkpoint)),
+        options_(std::move(options)),
+        context_(context),
+        calibration_(checkpoint_, options_.calibration, context_) {}
 
   // Pieces that use the store go before it.
   ~QuantizeImpl() override {
-    GiveBackTokenizer();
     group_.reset();
-    calibration_run_.reset();
-    keeper_.reset();
+    calibration_.Stop();
     replay_.reset();
     writer_.reset();
     store_.reset();
@@ -53,25 +52,23 @@ class QuantizeImpl final : public QuantizeWork {
     QINFER_RETURN_IF_ERROR(model::ValidateSpec(spec_));
     QINFER_RETURN_IF_ERROR(model::ValidateTensors(spec_, *checkpoint_));
     QINFER_ASSIGN_OR_RETURN(resolved_, ResolveRecipe(spec_, *checkpoint_, options_.recipe));
-    if (options_.calibration != nullptr) {
-      calibration_ = options_.calibration;
-      const CalibrationData& data = calibration_->data();
-      if (data.key().shape != ShapeFingerprint(spec_)) {
+    if (data() != nullptr) {
+      const CalibrationData& given = *data();
+      if (given.key().shape != ShapeFingerprint(spec_)) {
         return MisuseError(
             StrCat("the calibration is of another model than ", checkpoint_->name()));
       }
-      if (data.stats().empty() && !data.has_waiting()) {
+      if (given.stats().empty() && !given.has_waiting()) {
         return MisuseError(
             "the calibration has neither statistics nor samples: add texts to it, or let the model "
             "write its own");
       }
-      options_.calibration_options = data.options();
+      options_.calibration_options = given.options();
     } else if (!options_.calibrate && options_.recipe.static_activations) {
       return MisuseError("static activations need a calibration");
     }
     QINFER_ASSIGN_OR_RETURN(tokenizer_, FindTokenizer(*checkpoint_, options_, context_.memory));
-    if (calibration_ != nullptr)
-      data()->ReleaseTokenizer();  // it is kept here, until it is written
+    if (data() != nullptr) data()->ReleaseTokenizer();  // it is kept here, until it is written
     QINFER_ASSIGN_OR_RETURN(
         sizes_, PlanWork(*checkpoint_, spec_, resolved_, options_, tokenizer_, context_));
     groups_ = MakeGroups(resolved_, static_cast<uint32_t>(spec_.layers.size()));
@@ -100,10 +97,8 @@ class QuantizeImpl final : public QuantizeWork {
   }
 
   bool waits_next() const override {
-    return phase_ == Phase::kSaveCalibration || phase_ == Phase::kSaveGroup ||
-           phase_ == Phase::kCommit ||
-           (phase_ == Phase::kCalibrate && calibration_run_ != nullptr &&
-            calibration_run_->waits_next());
+    return phase_ == Phase::kSaveGroup || phase_ == Phase::kCommit ||
+           (phase_ == Phase::kCalibrate && calibration_.waits_next());
   }
 
   observe::Report TakeReport() override { return std::move(report_); }
@@ -111,7 +106,6 @@ class QuantizeImpl final : public QuantizeWork {
  private:
   enum class Phase : uint8_t {
     kCalibrate,
-    kSaveCalibration,
     kDocuments,
     kWriteDocuments,
     kReplay,
@@ -126,9 +120,8 @@ class QuantizeImpl final : public QuantizeWork {
   // Gives back everything, so that nothing of a failed run stays but what resume asked for.
   Status Fail(Status status) {
     group_.reset();
-    calibration_run_.reset();
-    keeper_.reset();
-    GiveBackTokenizer();
+    calibration_.Stop();
+    tokenizer_.reset();
     drift_.reset();
     documents_.reset();
     replay_.reset();
@@ -138,19 +131,10 @@ class QuantizeImpl final : public QuantizeWork {
     return status;
   }
 
-  // What a calibration was lent goes with the work.
-  void GiveBackTokenizer() {
-    if (calibration_ != nullptr) data()->ReleaseTokenizer();
-    tokenizer_.reset();
-  }
-
   StatusOr<bool> StepOnce(const Deadline& deadline) {
     switch (phase_) {
       case Phase::kCalibrate:
         QINFER_RETURN_IF_ERROR(Calibrate(deadline));
-        return false;
-      case Phase::kSaveCalibration:
-        QINFER_RETURN_IF_ERROR(SaveCalibration());
         return false;
       case Phase::kDocuments:
         QINFER_RETURN_IF_ERROR(FindDocuments());
@@ -224,73 +208,13 @@ class QuantizeImpl final : public QuantizeWork {
     return HashText(out.bytes());
   }
 
-  // The only implementation there is.
-  CalibrationData* mutable_data() { return static_cast<CalibrationData*>(calibration_.get()); }
+  const CalibrationData* data() const { return calibration_.data(); }
 
   Status Calibrate(const Deadline& deadline) {
-    if (calibration_ == nullptr && options_.calibrate) {
-      QINFER_ASSIGN_OR_RETURN(
-          calibration_, Calibration::Create(checkpoint_, options_.calibration_options, context_));
-      return calibration_->UseSelfGenerated();
-    }
-    if (calibration_run_ == nullptr) {
-      if (calibration_ == nullptr || !data()->has_waiting()) {
-        phase_ = Phase::kDocuments;
-        return OkStatus();
-      }
-      QINFER_RETURN_IF_ERROR(TakeOverCalibration());
-      if (!data()->has_waiting()) return OkStatus();
-      if (tokenizer_->get() != nullptr) data()->set_tokenizer(tokenizer_);
-      mutable_data()->set_hidden_budget(sizes_.calibration_hidden);
-      mutable_data()->set_expert_window(sizes_.expert_window);
-      if (store_ != nullptr) {
-        keeper_ = std::make_unique<CalibrationKeeper>(store_.get(),
-                                                      options_.calibration_keep_interval_ns);
-        mutable_data()->set_keeper(keeper_.get());
-      }
-      QINFER_ASSIGN_OR_RETURN(calibration_run_, calibration_->Run());
-      if (keeper_ != nullptr) progress_.phase = "sync";
-      return OkStatus();
-    }
-    QINFER_ASSIGN_OR_RETURN(const bool done, calibration_run_->Step(deadline));
-    progress_.phase = calibration_run_->progress().phase.load();
-    progress_.done = calibration_run_->progress().done.load();
-    progress_.total = calibration_run_->progress().total.load();
-    if (!done) return OkStatus();
-    calibration_run_.reset();
-    calibration_resumed_ = data()->reused();
-    data()->ReleaseTokenizer();
-    if (store_ == nullptr) return OkStatus();
-    progress_.phase = "sync";
-    phase_ = Phase::kSaveCalibration;
+    const CalibrationStage::Needs needs = {&options_, &sizes_, tokenizer_, store_.get()};
+    QINFER_ASSIGN_OR_RETURN(const bool done, calibration_.Step(needs, deadline, &progress_));
+    if (done) phase_ = Phase::kDocuments;
     return OkStatus();
-  }
-
-  Status SaveCalibration() {
-    const std::string bytes = CalibrationBytes(*data());
-    phase_ = Phase::kCalibrate;
-    QINFER_RETURN_IF_ERROR(store_->SaveFile(kCalibrationFile, AsBytes(bytes)));
-    keeper_->Remove();
-    keeper_.reset();
-    return OkStatus();
-  }
-
-  // What an interrupted run has calibrated: the folder's fingerprint says that samples, options and
-  // weights are the same. A damaged file means doing it again.
-  Status TakeOverCalibration() {
-    if (store_ == nullptr || !options_.resume) return OkStatus();
-    QINFER_ASSIGN_OR_RETURN(const std::string bytes, store_->LoadFile(kCalibrationFile));
-    if (bytes.empty()) return OkStatus();
-    StatusOr<std::shared_ptr<Calibration>> loaded =
-        LoadCalibration(bytes, "saved calibration", checkpoint_, context_);
-    if (!loaded.ok()) return OkStatus();
-    calibration_reused_ =
-        mutable_data()->TakeOver(std::move(*static_cast<CalibrationData*>(loaded->get())));
-    return OkStatus();
-  }
-
-  const CalibrationData* data() const {
-    return calibration_ == nullptr ? nullptr : &calibration_->data();
   }
 
   Status FindDocuments() {
@@ -459,9 +383,9 @@ class QuantizeImpl final : public QuantizeWork {
     };
     resume["layers_reused"] = layers(0, reused_);
     resume["layers_done"] = layers(reused_, groups_.size());
-    resume["calibration_reused"] = calibration_reused_;
-    resume["calibration_steps_reused"] = calibration_resumed_.steps;
-    resume["samples_reused"] = calibration_resumed_.samples;
+    resume["calibration_reused"] = calibration_.reused();
+    resume["calibration_steps_reused"] = calibration_.resumed().steps;
+    resume["samples_reused"] = calibration_.resumed().samples;
     writer_.reset();
     store_.reset();
     return OkStatus();
@@ -477,9 +401,7 @@ class QuantizeImpl final : public QuantizeWork {
   model::ModelSpec spec_;
   ResolvedRecipe resolved_;
   std::shared_ptr<const SourceTokenizer> tokenizer_;  // until the documents are written
-  std::shared_ptr<Calibration> calibration_;
-  std::unique_ptr<CalibrationKeeper> keeper_;
-  std::unique_ptr<Work> calibration_run_;
+  CalibrationStage calibration_;
   WorkSizes sizes_;
   std::vector<Group> groups_;
   std::string recipe_json_;
@@ -493,8 +415,6 @@ class QuantizeImpl final : public QuantizeWork {
   std::string group_text_;  // the report of a finished group, until it is saved
   std::unique_ptr<Replay> replay_;
   size_t reused_ = 0;
-  bool calibration_reused_ = false;
-  CalibrationData::Reused calibration_resumed_;
   observe::Report report_;
   Phase phase_ = Phase::kCalibrate;
 };

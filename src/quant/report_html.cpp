@@ -87,9 +87,9 @@ std::string Plot(const std::vector<double>& values, const std::string& title, bo
       "<figure><svg viewBox=\"0 0 420 190\" role=\"img\" aria-label=\"" + Escape(title) + "\">";
   for (double share : {0.0, 0.5, 1.0}) {
     const std::string at = Fixed(y(top * share));
-    svg += "<line class=\"axis\" x1=\"62\" x2=\"410\" y1=\"" + at + "\" y2=\"" + at +
-           "\"/><text x=\"56\" y=\"" + Fixed(y(top * share) + 4) + "\" text-anchor=\"end\">" +
-           Fixed(top * share, "%.3g") + "</text>";
+    svg += StrCat("<line class=\"axis\" x1=\"62\" x2=\"410\" y1=\"", at, "\" y2=\"", at,
+                  "\"/><text x=\"56\" y=\"", Fixed(y(top * share) + 4), "\" text-anchor=\"end\">",
+                  Fixed(top * share, "%.3g"), "</text>");
   }
   if (bars) {
     for (size_t i = 0; i < values.size(); ++i) {

@@ -25,14 +25,14 @@ std::string Percent(const Report& report, std::string_view path, std::string_vie
 }
 
 std::string CalibrationText(const Report& report) {
-  const std::string source = ReportString(report, "calibration.source");
+  std::string source = ReportString(report, "calibration.source");
   if (source.empty() || source == "none") return source;
   return source + ", " + ReportNumber(report, "calibration.samples", "%.0f") + " samples, " +
          ReportNumber(report, "calibration.tokens", "%.0f") + " tokens";
 }
 
 std::string WithReference(const Report& report, std::string_view path, std::string_view reference) {
-  const std::string value = ReportNumber(report, path, "%.4f");
+  std::string value = ReportNumber(report, path, "%.4f");
   if (value.empty()) return value;
   return value + " (original " + ReportNumber(report, reference, "%.4f") + ", " +
          Percent(report, "evaluation.perplexity_increase", "%+.3f") + ")";

@@ -256,7 +256,7 @@ int32_t DrawToken(absl::Span<const float> logits, double unit, const kernels::Ta
 }
 
 StatusOr<std::unique_ptr<SelfGenerateWork>> SelfGenerateWork::Create(
-    std::shared_ptr<const format::Checkpoint> checkpoint, const SelfGenerateOptions& options,
+    const std::shared_ptr<const format::Checkpoint>& checkpoint, const SelfGenerateOptions& options,
     const exec::Context& context, std::shared_ptr<const tokenizer::Tokenizer> tokenizer) {
   SelfGenerateOptions checked = options;
   checked.batch = std::clamp(options.batch, 1u, std::max(1u, options.samples));

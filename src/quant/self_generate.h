@@ -23,8 +23,8 @@ class SelfGenerateWork : public Work {
  public:
   // `tokenizer`: the checkpoint's own, where it has been made already; null = to be made.
   static StatusOr<std::unique_ptr<SelfGenerateWork>> Create(
-      std::shared_ptr<const format::Checkpoint> checkpoint, const SelfGenerateOptions& options,
-      const exec::Context& context,
+      const std::shared_ptr<const format::Checkpoint>& checkpoint,
+      const SelfGenerateOptions& options, const exec::Context& context,
       std::shared_ptr<const tokenizer::Tokenizer> tokenizer = nullptr);
   virtual std::vector<Sample> TakeSamples() = 0;
   // How far it is, but for tokens of samples that are not finished. Restored before the first Step,

@@ -308,7 +308,7 @@ class GgufReader final : public SpecReader {
 
   StatusOr<bool> CollectAdded() {
     return SomeOf(types_.size(), 4 * kPiece, &at_, [&](size_t i) {
-      const int64_t type = types_[i];
+      const auto type = static_cast<TokenType>(types_[i]);
       if (type != kUnknown && type != kControl && type != kUserDefined) return OkStatus();
       const Piece content = spec_->tokens[i].text;
       if (content.size == 0 || content.size > kMaxAddedBytes) return OkStatus();

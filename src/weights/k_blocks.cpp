@@ -78,9 +78,11 @@ void DecodeMin(const uint8_t* block, float* out) {
   kCodes(block, codes);
   Scales6(block + 4, scales, mins);
   const float d = HalfToFloat(Read16(block)), dmin = HalfToFloat(Read16(block + 2));
-  for (uint32_t i = 0; i < kBlock; ++i)
-    out[i] = d * static_cast<float>(scales[i / 32]) * static_cast<float>(codes[i]) -
-             dmin * static_cast<float>(mins[i / 32]);
+  for (uint32_t i = 0; i < kBlock; ++i) {
+    const uint32_t sub = i / 32;
+    out[i] = d * static_cast<float>(scales[sub]) * static_cast<float>(codes[i]) -
+             dmin * static_cast<float>(mins[sub]);
+  }
 }
 
 void RepackQ6K(const uint8_t* block, uint64_t row, uint64_t k, PanelWriter* writer) {
