@@ -93,7 +93,7 @@ QINFER_FN size_t ValueStride(const AttentionArgs& args) {
 // All values of a range for R rows, C vectors of Simd::kValueLanes at a time: Simd::AddValues.
 template <class Simd, KvType V, int R, int C>
 QINFER_FN void ValueRange(const State& st, float* const* o, const float (*p)[kAttentionBlock],
-                          Range keys, uint32_t base) {
+                          Range keys, uint32_t base, const float* decay) {
   if (keys.begin >= keys.end) return;
   constexpr uint32_t kLanes = Simd::kValueLanes;
   const AttentionArgs& args = *st.args;
@@ -114,8 +114,9 @@ QINFER_FN void ValueRange(const State& st, float* const* o, const float (*p)[kAt
     const uint32_t end = Min(args.v_head_dim, (g + 1) * layout::kKvGroup);
     uint32_t at = g * layout::kKvGroup;
     for (; at + C * kLanes <= end; at += C * kLanes)
-      Simd::template AddValues<V, R, C>(st, o, by, keys, base, at);
-    for (; at < end; at += kLanes) Simd::template AddValues<V, R, 1>(st, o, by, keys, base, at);
+      Simd::template AddValues<V, R, C>(st, o, by, keys, base, at, decay);
+    for (; at < end; at += kLanes)
+      Simd::template AddValues<V, R, 1>(st, o, by, keys, base, at, decay);
   }
 }
 
@@ -126,24 +127,28 @@ QINFER_FN void Values(const State& st, const Tile& tile, uint32_t base) {
   Range common = tile.visible[0];
   for (int r = 0; r < R; ++r) {
     o[r] = st.o + (tile.row + static_cast<uint32_t>(r)) * st.o_stride;
-    Simd::Scale(o[r], tile.decay[r], st.o_stride);
     if (tile.visible[r].begin > common.begin) common.begin = tile.visible[r].begin;
     if (tile.visible[r].end < common.end) common.end = tile.visible[r].end;
   }
-  if constexpr (R == 1) {
-    ValueRange<Simd, V, 1, C>(st, o, tile.s, common, base);
-  } else {
+  // Decay goes along where all rows begin together, which only a window prevents.
+  constexpr float kNone[kTile] = {1.0f, 1.0f, 1.0f, 1.0f};
+  const bool together = R == 1 || (tile.all.begin == common.begin && common.begin < common.end);
+  if (!together) {
+    for (int r = 0; r < R; ++r) Simd::Scale(o[r], tile.decay[r], st.o_stride);
     if (common.begin >= common.end) {  // nothing shared
       for (int r = 0; r < R; ++r)
-        ValueRange<Simd, V, 1, C1>(st, o + r, tile.s + r, tile.visible[r], base);
+        ValueRange<Simd, V, 1, C1>(st, o + r, tile.s + r, tile.visible[r], base, kNone);
       return;
     }
     for (int r = 0; r < R; ++r)
-      ValueRange<Simd, V, 1, C1>(st, o + r, tile.s + r, {tile.visible[r].begin, common.begin},
-                                 base);
-    ValueRange<Simd, V, R, C>(st, o, tile.s, common, base);
+      ValueRange<Simd, V, 1, C1>(st, o + r, tile.s + r, {tile.visible[r].begin, common.begin}, base,
+                                 kNone);
+  }
+  ValueRange<Simd, V, R, C>(st, o, tile.s, common, base, together ? tile.decay : kNone);
+  if constexpr (R > 1) {
     for (int r = 0; r < R; ++r)
-      ValueRange<Simd, V, 1, C1>(st, o + r, tile.s + r, {common.end, tile.visible[r].end}, base);
+      ValueRange<Simd, V, 1, C1>(st, o + r, tile.s + r, {common.end, tile.visible[r].end}, base,
+                                 kNone);
   }
 }
 
@@ -151,7 +156,7 @@ QINFER_FN void Values(const State& st, const Tile& tile, uint32_t base) {
 template <class Simd, int R>
 void Block(const State& st, Tile& tile, uint32_t base) {
   Simd::template Scores<R>(st, tile, base);
-  for (int r = 0; r < R; ++r) Simd::Softmax(st, tile, r, base);
+  Simd::template Softmax<R>(st, tile, base);
   switch (st.args->v_type) {
     case KvType::kF32:
       return Values<Simd, KvType::kF32, R>(st, tile, base);
@@ -162,8 +167,8 @@ void Block(const State& st, Tile& tile, uint32_t base) {
   }
 }
 
-QINFER_FN Range Visible(const AttentionArgs& args, uint32_t row, uint32_t base) {
-  const uint32_t position = args.first_position + row / args.group_heads;
+QINFER_FN Range Visible(const AttentionArgs& args, uint32_t token, uint32_t base) {
+  const uint32_t position = args.first_position + token;
   const uint32_t first =
       args.window != 0 && position >= args.window ? position - args.window + 1 : 0;
   return {base > first ? base : first, Min(base + kAttentionBlock, position + 1)};
@@ -212,11 +217,12 @@ QINFER_FN State Prepare(const AttentionArgs& args) {
 // Table::attention. Simd has, all static:
 //   Quantize(x, count, codes): QuantizeBlock
 //   Scores<R>(st, tile, base): tile.s of R rows for the pages of tile.all, before `scale`
-//   Softmax(st, tile, r, base): scores become probabilities (+0 where masked), m and l move on
+//   Softmax<R>(st, tile, base): scores of R rows become probabilities (+0 where masked), their m
+//     and l move on, tile.decay is what o is multiplied by
 //   Scale(x, by, n), ScaleTo(x, by, n, out): n a multiple of 16 for Scale, any for ScaleTo
 //   Multiply16(x, y, out)
-//   kValueLanes, ValueVectors(R), AddValues<V, R, C>(st, o, p, keys, base, at):
-//     o[r][at .. at + C * lanes) = fma(p[r][key - base], v, o) over keys in order
+//   kValueLanes, ValueVectors(R), AddValues<V, R, C>(st, o, p, keys, base, at, decay):
+//     o[r][at .. at + C * lanes) = fma(p[r][key - base], v, o) over keys in order, of o * decay[r]
 template <class Simd>
 QINFER_FN void Attention(const AttentionArgs& args) {
   State st = Prepare<Simd>(args);
@@ -238,23 +244,22 @@ QINFER_FN void Attention(const AttentionArgs& args) {
                                st.latent_values + (key - base) / kPageTokens * st.latent_stride);
       }
     }
-    for (uint32_t row = 0; row < rows;) {
-      Range r = Visible(args, row, base);
-      if (r.begin >= r.end) {
-        ++row;
-        continue;
-      }
-      // Rows that follow and see some of this block too.
-      uint32_t count = 0;
+    // The tokens that see some of this block follow each other.
+    const uint32_t last = base + kAttentionBlock - 1;
+    uint32_t token = base > args.first_position ? base - args.first_position : 0, head = 0;
+    uint32_t tokens = args.tokens;
+    if (args.window != 0 && uint64_t{last} + args.window < uint64_t{args.first_position} + tokens)
+      tokens = last + args.window - args.first_position;
+    uint32_t count = 0;
+    for (uint32_t row = token * args.group_heads; token < tokens; row += count) {
       tile.row = row;
-      tile.all = r;
-      while (count < kTile && row + count < rows) {
-        r = Visible(args, row + count, base);
-        if (r.begin >= r.end) break;
-        tile.visible[count++] = r;
-        if (r.begin < tile.all.begin) tile.all.begin = r.begin;
-        if (r.end > tile.all.end) tile.all.end = r.end;
+      for (count = 0; count < kTile && token < tokens; ++count) {
+        tile.visible[count] = Visible(args, token, base);
+        if (++head < args.group_heads) continue;
+        head = 0;
+        ++token;
       }
+      tile.all = {tile.visible[0].begin, tile.visible[count - 1].end};
       if (count == 4)
         Block<Simd, 4>(st, tile, base);
       else if (count == 3)
@@ -263,7 +268,6 @@ QINFER_FN void Attention(const AttentionArgs& args) {
         Block<Simd, 2>(st, tile, base);
       else
         Block<Simd, 1>(st, tile, base);
-      row += count;
     }
   }
   for (uint32_t row = 0; row < rows; ++row) {

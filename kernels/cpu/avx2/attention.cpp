@@ -140,6 +140,29 @@ QINFER_FN void Scores(const State& st, Tile& tile, uint32_t base) {
   }
 }
 
+// Exp for what is at most 0, or NaN: the same bits, and anything where x is greater. From -104 on
+// the result is +0 anyway. The exponent is added 64 too large, so that nothing is lost before the
+// one rounding, as in Exp.
+QINFER_FN __m256 ExpBelowZero(__m256 x) {
+  const __m256 magic = Set(12582912.0f + 64.0f);
+  x = _mm256_max_ps(Set(-104.0f), x);  // NaN stays
+  const __m256 t = _mm256_add_ps(_mm256_mul_ps(x, Set(1.44269502f)), magic);
+  const __m256 n = _mm256_sub_ps(t, magic);
+  __m256 r = _mm256_fmadd_ps(n, Set(-0x1.62e4p-1f), x);
+  r = _mm256_fmadd_ps(n, Set(-0x1.7f7d1cp-20f), r);
+  __m256 p = Set(0.00019790196f);
+  p = _mm256_fmadd_ps(p, r, Set(0.0013944807f));
+  p = _mm256_fmadd_ps(p, r, Set(0.008333498f));
+  p = _mm256_fmadd_ps(p, r, Set(0.04166629f));
+  p = _mm256_fmadd_ps(p, r, Set(0.16666666f));
+  p = _mm256_fmadd_ps(p, r, Set(0.5f));
+  p = _mm256_add_ps(_mm256_fmadd_ps(_mm256_mul_ps(r, r), p, r), Set(1.0f));
+  p = _mm256_castsi256_ps(
+      _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23)));
+  p = _mm256_mul_ps(p, Set(0x1p-64f));
+  return _mm256_blendv_ps(p, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
 // ---- Softmax of one row: scores become probabilities, m and l move on -------------------------
 QINFER_FN void Softmax(const State& st, Tile& tile, int r, uint32_t base) {
   const AttentionArgs& args = *st.args;
@@ -167,14 +190,14 @@ QINFER_FN void Softmax(const State& st, Tile& tile, int r, uint32_t base) {
   __m256 sum0 = _mm256_setzero_ps(), sum1 = sum0;
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {
-    const __m256 p = _mm256_and_ps(Exp(_mm256_sub_ps(values[i], shift)), masks[i]);
+    const __m256 p = _mm256_and_ps(ExpBelowZero(_mm256_sub_ps(values[i], shift)), masks[i]);
     _mm256_store_ps(s + i * 8, p);
     if (i % 2 == 0)
       sum0 = _mm256_add_ps(sum0, p);
     else
       sum1 = _mm256_add_ps(sum1, p);
   }
-  const float decay = _mm256_cvtss_f32(Exp(Set(st.m[tile.row + r] - m)));
+  const float decay = _mm256_cvtss_f32(ExpBelowZero(Set(st.m[tile.row + r] - m)));
   const __m128 l = _mm_set_ss(st.l[tile.row + r]);
   st.l[tile.row + r] =
       _mm_cvtss_f32(_mm_fmadd_ss(l, _mm_set_ss(decay), _mm_set_ss(Tree(sum0, sum1))));
@@ -199,16 +222,18 @@ QINFER_FN __m256 LoadValue(const uint8_t* row, uint32_t at, uint32_t n) {
   }
 }
 
-// o[R][at .. at + 8C) = fma(p, v, o) over keys [begin, end) in order; p[r][key - base].
+// o[R][at .. at + 8C) = fma(p, v, o) over keys [begin, end) in order, of o * decay;
+// p[r][key - base].
 template <KvType V, int R, int C>
 QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p, Range keys,
-                         uint32_t base, uint32_t at) {
+                         uint32_t base, uint32_t at, const float* decay) {
   const AttentionArgs& args = *st.args;
   __m256 sum[R][C];
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) sum[r][c] = _mm256_loadu_ps(o[r] + at + c * 8);
+    for (int c = 0; c < C; ++c)
+      sum[r][c] = _mm256_mul_ps(_mm256_loadu_ps(o[r] + at + c * 8), Set(decay[r]));
   constexpr size_t kBytes = C * 8 * fold::kItemBytes<V>;
   const size_t stride = fold::ValueStride<V>(args);
   for (uint32_t key = keys.begin; key < keys.end;) {
@@ -242,8 +267,9 @@ struct AttentionSimd {
   QINFER_FN void Scores(const State& st, Tile& tile, uint32_t base) {
     avx2::Scores<R>(st, tile, base);
   }
-  QINFER_FN void Softmax(const State& st, Tile& tile, int r, uint32_t base) {
-    avx2::Softmax(st, tile, r, base);
+  template <int R>
+  QINFER_FN void Softmax(const State& st, Tile& tile, uint32_t base) {
+    for (int r = 0; r < R; ++r) avx2::Softmax(st, tile, r, base);
   }
   QINFER_FN void Scale(float* x, float by, size_t n) {
     for (size_t i = 0; i < n; i += 8)
@@ -261,8 +287,8 @@ struct AttentionSimd {
   static constexpr int ValueVectors(int rows) { return rows == 1 ? 8 : rows < 4 ? 4 : 2; }
   template <KvType V, int R, int C>
   QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p, Range keys,
-                           uint32_t base, uint32_t at) {
-    avx2::AddValues<V, R, C>(st, o, p, keys, base, at);
+                           uint32_t base, uint32_t at, const float* decay) {
+    avx2::AddValues<V, R, C>(st, o, p, keys, base, at, decay);
   }
   QINFER_FN void ToHalf(const float* x, uint32_t n, uint16_t* out) {
     for (uint32_t i = 0; i < n; i += 8)

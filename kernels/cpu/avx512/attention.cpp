@@ -58,43 +58,58 @@ QINFER_FN void ScoreFloat(const State& st, Tile& tile, uint32_t key, uint32_t ba
     _mm512_storeu_ps(tile.s[r] + (key - base) + static_cast<uint32_t>(p) * kPageTokens, s[r][p]);
 }
 
-// INT8: u8 (code + 128) times s8 query; the accumulators start at -128 times the query's sum.
-template <int R>
+// INT8: u8 (code + 128) times s8 query; the accumulators start at -128 times the query's sum. R
+// rows by P pages from `key`.
+template <int R, int P>
 QINFER_FN void ScoreInt8(const State& st, Tile& tile, uint32_t key, uint32_t base) {
   const AttentionArgs& args = *st.args;
-  const uint8_t* plane = Page(args, key) + args.k_offset;
-  const ptrdiff_t ahead = fold::Ahead(args, key);
-  const float* scales = reinterpret_cast<const float*>(plane + layout::KCodeBytes(args.head_dim));
-  const int8_t* q[R];
-  size_t first[R];  // of the row's groups
-  __m512 s[R];
-  QINFER_UNROLL(4)
-  for (int r = 0; r < R; ++r) {
-    q[r] = st.q_codes + (tile.row + static_cast<uint32_t>(r)) * st.q_stride;
-    first[r] = (tile.row + static_cast<uint32_t>(r)) * static_cast<size_t>(st.groups);
-    s[r] = _mm512_setzero_ps();
-  }
+  const uint8_t* plane[P];
+  ptrdiff_t ahead[P];
+  Unroll<P>([&](auto p) QINFER_LAMBDA {
+    const uint32_t at = key + static_cast<uint32_t>(p) * kPageTokens;
+    plane[p] = Page(args, at) + args.k_offset;
+    ahead[p] = fold::Ahead(args, at);
+  });
+  const int8_t* const q = st.q_codes + tile.row * st.q_stride;
+  const size_t first = tile.row * static_cast<size_t>(st.groups);
+  const size_t q_stride = st.q_stride, groups = st.groups, head_dim = args.head_dim;
+  const size_t scales = layout::KCodeBytes(args.head_dim);
   const __m512i flip = _mm512_set1_epi8(-128);
-  for (uint32_t g = 0; g < st.groups; ++g) {
-    const uint32_t end = Min(args.head_dim, (g + 1) * layout::kKvGroup);
-    __m512i acc[R];
-    QINFER_UNROLL(4)
-    for (int r = 0; r < R; ++r) acc[r] = _mm512_set1_epi32(st.q_starts[first[r] + g]);
-    for (uint32_t d = g * layout::kKvGroup; d < end; d += 4) {
-      const __m512i k = _mm512_xor_si512(Load(plane + d * 16), flip);
-      fold::Ask(plane + d * 16, ahead);
-      QINFER_UNROLL(4)
-      for (int r = 0; r < R; ++r) acc[r] = _mm512_dpbusd_epi32(acc[r], k, Broadcast4(q[r] + d));
+  for (size_t g = 0; g < groups; ++g) {
+    const size_t begin = g * layout::kKvGroup;
+    const size_t end = begin + layout::kKvGroup < head_dim ? begin + layout::kKvGroup : head_dim;
+    __m512i acc[R][P];
+    Unroll<R>([&](auto r) QINFER_LAMBDA {
+      const __m512i start = _mm512_set1_epi32(st.q_starts[first + r * groups + g]);
+      Unroll<P>([&](auto p) QINFER_LAMBDA { acc[r][p] = start; });
+    });
+    for (size_t d = begin; d < end; d += 4) {
+      __m512i k[P];
+      Unroll<P>([&](auto p) QINFER_LAMBDA {
+        k[p] = _mm512_xor_si512(Load(plane[p] + d * 16), flip);
+        fold::Ask(plane[p] + d * 16, ahead[p]);
+      });
+      Unroll<R>([&](auto r) QINFER_LAMBDA {
+        const __m512i codes = Broadcast4(q + r * q_stride + d);
+        Unroll<P>([&](auto p) QINFER_LAMBDA {
+          acc[r][p] = _mm512_dpbusd_epi32(acc[r][p], k[p], codes);
+          QINFER_PIN(acc[r][p]);
+        });
+      });
     }
-    const __m512 sk = _mm512_loadu_ps(scales + g * kPageTokens);
-    fold::Ask(reinterpret_cast<const uint8_t*>(scales + g * kPageTokens), ahead);
-    QINFER_UNROLL(4)
-    for (int r = 0; r < R; ++r)
-      s[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r]),
-                             _mm512_mul_ps(Set(st.q_scales[first[r] + g]), sk), s[r]);
+    Unroll<P>([&](auto p) QINFER_LAMBDA {
+      const uint8_t* line = plane[p] + scales + g * kPageTokens * sizeof(float);
+      const __m512 sk = _mm512_loadu_ps(reinterpret_cast<const float*>(line));
+      fold::Ask(line, ahead[p]);
+      Unroll<R>([&](auto r) QINFER_LAMBDA {
+        float* out = tile.s[r] + (key - base) + static_cast<uint32_t>(p) * kPageTokens;
+        const __m512 s = g == 0 ? _mm512_setzero_ps() : _mm512_loadu_ps(out);
+        _mm512_storeu_ps(
+            out, _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc[r][p]),
+                                 _mm512_mul_ps(Set(st.q_scales[first + r * groups + g]), sk), s));
+      });
+    });
   }
-  QINFER_UNROLL(4)
-  for (int r = 0; r < R; ++r) _mm512_storeu_ps(tile.s[r] + (key - base), s[r]);
 }
 
 template <int R>
@@ -103,7 +118,9 @@ QINFER_FN void Scores(const State& st, Tile& tile, uint32_t base) {
   const KvType type = st.args->k_type;
   uint32_t key = tile.all.begin / kPageTokens * kPageTokens;
   if (type == KvType::kInt8) {
-    for (; key < tile.all.end; key += kPageTokens) ScoreInt8<R>(st, tile, key, base);
+    if (key == base && base + kAttentionBlock - kPageTokens < tile.all.end)
+      return ScoreInt8<R, 4>(st, tile, key, base);
+    for (; key < tile.all.end; key += kPageTokens) ScoreInt8<R, 1>(st, tile, key, base);
     return;
   }
   for (; key + (P - 1) * kPageTokens < tile.all.end; key += P * kPageTokens) {
@@ -120,42 +137,109 @@ QINFER_FN void Scores(const State& st, Tile& tile, uint32_t base) {
   }
 }
 
-// ---- Softmax of one row: scores become probabilities, m and l move on -------------------------
-QINFER_FN void Softmax(const State& st, Tile& tile, int r, uint32_t base) {
+// ---- Softmax: scores become probabilities, m and l move on -------------------------------------
+// Exp for what is at most 0, or NaN: the same bits, and anything where x is greater. From -104 on
+// the result is +0 anyway; scalef rounds once, as the last of the two products of Exp does.
+QINFER_FN __m512 ExpBelowZero(__m512 x) {
+  x = _mm512_max_ps(Set(-104.0f), x);  // NaN stays
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, Set(1.44269502f)),
+                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m512 r = _mm512_fmadd_ps(n, Set(-0x1.62e4p-1f), x);
+  r = _mm512_fmadd_ps(n, Set(-0x1.7f7d1cp-20f), r);
+  __m512 p = Set(0.00019790196f);
+  p = _mm512_fmadd_ps(p, r, Set(0.0013944807f));
+  p = _mm512_fmadd_ps(p, r, Set(0.008333498f));
+  p = _mm512_fmadd_ps(p, r, Set(0.04166629f));
+  p = _mm512_fmadd_ps(p, r, Set(0.16666666f));
+  p = _mm512_fmadd_ps(p, r, Set(0.5f));
+  p = _mm512_add_ps(_mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r), Set(1.0f));
+  return _mm512_scalef_ps(p, n);
+}
+
+// One number of each of four rows: four lanes each.
+QINFER_FN __m512 Spread(const float* x, __mmask8 rows) {
+  const __m512i by = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+  return _mm512_permutexvar_ps(by, _mm512_castps128_ps512(_mm_maskz_loadu_ps(rows, x)));
+}
+QINFER_FN void Gather(float* x, __mmask8 rows, __m512 v) {
+  const __m512i by = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+  _mm_mask_storeu_ps(x, rows, _mm512_castps512_ps128(_mm512_permutexvar_ps(by, v)));
+}
+// The fixed tree of four rows, spread.
+template <typename F>
+QINFER_FN __m512 TreeOfRows(const __m512* v, F&& f) {
+  const auto halves = [&](__m512 x, __m512 y) QINFER_LAMBDA {
+    return f(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xee));
+  };
+  const __m512 x = halves(v[0], v[1]), y = halves(v[2], v[3]);
+  __m512 z = f(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
+  z = f(z, _mm512_permute_ps(z, 0x4e));
+  return f(z, _mm512_permute_ps(z, 0xb1));
+}
+
+// kWhole: all rows see all keys of the block.
+template <int R, bool kWhole>
+QINFER_FN void SoftmaxRows(const State& st, Tile& tile, uint32_t base) {
   const AttentionArgs& args = *st.args;
-  float* s = tile.s[r];
-  const uint32_t row = tile.row + static_cast<uint32_t>(r);
-  const uint32_t begin = tile.visible[r].begin - base, end = tile.visible[r].end - base;
-  __mmask16 masks[4];
-  __m512 values[4];
-  __m512 top = Set(st.m[row]);
-  QINFER_UNROLL(4)
-  for (uint32_t i = 0; i < 4; ++i) {
-    const uint32_t at = i * 16;
-    masks[i] = static_cast<__mmask16>(TailMask(end > at ? end - at : 0) &
-                                      ~TailMask(begin > at ? begin - at : 0));
-    __m512 v = _mm512_mul_ps(_mm512_loadu_ps(s + at), Set(args.scale));
-    if (args.softcap != 0.0f)
-      v = _mm512_mul_ps(Set(args.softcap), Tanh(_mm512_div_ps(v, Set(args.softcap))));
-    values[i] = v;
-    const __mmask16 more =
-        static_cast<__mmask16>(_mm512_cmp_ps_mask(v, top, _CMP_GT_OQ) & masks[i]);
-    top = _mm512_mask_mov_ps(top, more, v);
+  constexpr __mmask8 kRows = (1 << R) - 1;
+  const __m512 scale = Set(args.scale);
+  __mmask16 masks[R][4];
+  __m512 s[R][4], top[4] = {}, sum[4] = {};
+  Unroll<R>([&](auto r) QINFER_LAMBDA {
+    const uint32_t begin = tile.visible[r].begin - base, end = tile.visible[r].end - base;
+    Unroll<4>([&](auto i) QINFER_LAMBDA {
+      constexpr uint32_t at = i * 16;
+      s[r][i] = _mm512_mul_ps(_mm512_loadu_ps(tile.s[r] + at), scale);
+      if constexpr (!kWhole)
+        masks[r][i] = static_cast<__mmask16>(TailMask(end > at ? end - at : 0) &
+                                             ~TailMask(begin > at ? begin - at : 0));
+    });
+  });
+  if (args.softcap != 0.0f) {
+    const __m512 cap = Set(args.softcap);
+    for (int r = 0; r < R; ++r)
+      for (int i = 0; i < 4; ++i) s[r][i] = _mm512_mul_ps(cap, Tanh(_mm512_div_ps(s[r][i], cap)));
   }
-  const float m = MaxTree(top);
-  __m512 sum = _mm512_setzero_ps();
-  QINFER_UNROLL(4)
-  for (uint32_t i = 0; i < 4; ++i) {
-    const __m512 p = _mm512_maskz_mov_ps(masks[i], Exp(_mm512_sub_ps(values[i], Set(m))));
-    _mm512_storeu_ps(s + i * 16, p);
-    sum = _mm512_add_ps(sum, p);
-  }
-  const float decay =
-      _mm_cvtss_f32(_mm256_castps256_ps128(_mm512_castps512_ps256(Exp(Set(st.m[row] - m)))));
-  st.l[row] =
-      _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(st.l[row]), _mm_set_ss(decay), _mm_set_ss(Tree(sum))));
-  st.m[row] = m;
-  tile.decay[r] = decay;
+  // max_ps gives its second operand where one is NaN.
+  Unroll<R>([&](auto r) QINFER_LAMBDA {
+    top[r] = Set(-__builtin_inff());
+    Unroll<4>([&](auto i) QINFER_LAMBDA {
+      if constexpr (kWhole)
+        top[r] = _mm512_max_ps(s[r][i], top[r]);
+      else
+        top[r] = _mm512_mask_max_ps(top[r], masks[r][i], s[r][i], top[r]);
+    });
+  });
+  const __m512 before = Spread(st.m + tile.row, kRows);
+  const __m512 m = _mm512_max_ps(
+      TreeOfRows(top, [](__m512 x, __m512 y) QINFER_LAMBDA { return _mm512_max_ps(x, y); }),
+      before);
+  Unroll<R>([&](auto r) QINFER_LAMBDA {
+    const __m512 m_r = _mm512_shuffle_f32x4(m, m, r * 0x55);
+    Unroll<4>([&](auto i) QINFER_LAMBDA {
+      __m512 p = ExpBelowZero(_mm512_sub_ps(s[r][i], m_r));
+      if constexpr (!kWhole) p = _mm512_maskz_mov_ps(masks[r][i], p);
+      _mm512_storeu_ps(tile.s[r] + i * 16, p);
+      sum[r] = _mm512_add_ps(sum[r], p);
+    });
+  });
+  const __m512 decay = ExpBelowZero(_mm512_sub_ps(before, m));
+  const __m512 total =
+      TreeOfRows(sum, [](__m512 x, __m512 y) QINFER_LAMBDA { return _mm512_add_ps(x, y); });
+  Gather(st.l + tile.row, kRows, _mm512_fmadd_ps(Spread(st.l + tile.row, kRows), decay, total));
+  Gather(st.m + tile.row, kRows, m);
+  Gather(tile.decay, kRows, decay);
+}
+
+template <int R>
+QINFER_FN void Softmax(const State& st, Tile& tile, uint32_t base) {
+  bool whole = true;
+  for (int r = 0; r < R; ++r)
+    whole &= tile.visible[r].begin == base && tile.visible[r].end == base + kAttentionBlock;
+  if (whole)
+    SoftmaxRows<R, true>(st, tile, base);
+  else
+    SoftmaxRows<R, false>(st, tile, base);
 }
 
 // ---- Values -----------------------------------------------------------------------------------
@@ -167,22 +251,21 @@ QINFER_FN __m512 LoadValue(const uint8_t* row, uint32_t at, uint32_t n) {
   } else if constexpr (V == KvType::kF32) {
     return LoadTail(reinterpret_cast<const float*>(row) + at, n);
   } else {
-    if (n >= 16) return LoadHalf(row + at * 2);
-    uint16_t tail[16] = {};
-    memcpy(tail, row + at * 2, n * 2);
-    return LoadHalf(tail);
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(TailMask(n), row + at * 2));
   }
 }
 
-// o[R][at .. at + 16C) = fma(p, v, o) over keys [begin, end) in order; p[r][key - base].
+// o[R][at .. at + 16C) = fma(p, v, o) over keys [begin, end) in order, of o * decay;
+// p[r][key - base].
 template <KvType V, int R, int C>
 QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p, Range keys,
-                         uint32_t base, uint32_t at) {
+                         uint32_t base, uint32_t at, const float* decay) {
   const AttentionArgs& args = *st.args;
   __m512 sum[R][C];
   QINFER_UNROLL(4)
   for (int r = 0; r < R; ++r) QINFER_UNROLL(4)
-  for (int c = 0; c < C; ++c) sum[r][c] = _mm512_loadu_ps(o[r] + at + c * 16);
+  for (int c = 0; c < C; ++c)
+    sum[r][c] = _mm512_mul_ps(_mm512_loadu_ps(o[r] + at + c * 16), Set(decay[r]));
   constexpr size_t kBytes = C * 16 * fold::kItemBytes<V>;
   const size_t stride = fold::ValueStride<V>(args);
   for (uint32_t key = keys.begin; key < keys.end;) {
@@ -215,8 +298,9 @@ struct AttentionSimd {
   QINFER_FN void Scores(const State& st, Tile& tile, uint32_t base) {
     avx512::Scores<R>(st, tile, base);
   }
-  QINFER_FN void Softmax(const State& st, Tile& tile, int r, uint32_t base) {
-    avx512::Softmax(st, tile, r, base);
+  template <int R>
+  QINFER_FN void Softmax(const State& st, Tile& tile, uint32_t base) {
+    avx512::Softmax<R>(st, tile, base);
   }
   QINFER_FN void Scale(float* x, float by, size_t n) {
     for (size_t i = 0; i < n; i += 16)
@@ -233,8 +317,8 @@ struct AttentionSimd {
   static constexpr int ValueVectors(int /*rows*/) { return 4; }
   template <KvType V, int R, int C>
   QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p, Range keys,
-                           uint32_t base, uint32_t at) {
-    avx512::AddValues<V, R, C>(st, o, p, keys, base, at);
+                           uint32_t base, uint32_t at, const float* decay) {
+    avx512::AddValues<V, R, C>(st, o, p, keys, base, at, decay);
   }
   QINFER_FN void ToHalf(const float* x, uint32_t n, uint16_t* out) {
     _mm256_storeu_si256(

@@ -10,6 +10,11 @@
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
 
+#if !defined(QINFER_PIN)  // tests define it away
+// Keeps a running sum in one register.
+#define QINFER_PIN(sum) __asm__("" : "+v"(sum))
+#endif
+
 namespace qinfer::kernels::avx512 {
 
 void MatmulInt4(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,

@@ -187,7 +187,7 @@ struct AttentionSimd {
     }
   }
 
-  QINFER_FN void Softmax(const State& st, fold::Tile& tile, int r, uint32_t base) {
+  QINFER_FN void SoftmaxRow(const State& st, fold::Tile& tile, int r, uint32_t base) {
     const AttentionArgs& args = *st.args;
     float* s = tile.s[r];
     const uint32_t row = tile.row + static_cast<uint32_t>(r);
@@ -225,6 +225,10 @@ struct AttentionSimd {
     st.m[row] = m;
     tile.decay[r] = decay;
   }
+  template <int R>
+  QINFER_FN void Softmax(const State& st, fold::Tile& tile, uint32_t base) {
+    for (int r = 0; r < R; ++r) SoftmaxRow(st, tile, r, base);
+  }
 
   QINFER_FN void Scale(float* x, float by, size_t n) {
     for (size_t i = 0; i < n; i += 4) vst1q_f32(x + i, vmulq_n_f32(vld1q_f32(x + i), by));
@@ -244,7 +248,7 @@ struct AttentionSimd {
 
   template <KvType V, int R, int C>
   QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p, Range keys,
-                           uint32_t base, uint32_t at) {
+                           uint32_t base, uint32_t at, const float* decay) {
     const AttentionArgs& args = *st.args;
     float32x4_t sum[R][C][4];
     QINFER_UNROLL(4)
@@ -252,7 +256,8 @@ struct AttentionSimd {
       QINFER_UNROLL(4)
       for (int c = 0; c < C; ++c) {
         QINFER_UNROLL(4)
-        for (int i = 0; i < 4; ++i) sum[r][c][i] = vld1q_f32(o[r] + at + c * 16 + i * 4);
+        for (int i = 0; i < 4; ++i)
+          sum[r][c][i] = vmulq_n_f32(vld1q_f32(o[r] + at + c * 16 + i * 4), decay[r]);
       }
     }
     const size_t stride = fold::ValueStride<V>(args);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <immintrin.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -163,6 +164,69 @@ QINFER_EMULATED uint16_t CmpPsMask(F512 a, F512 b) {
   return static_cast<uint16_t>(_mm256_movemask_ps(_mm256_cmp_ps(a.low, b.low, kPredicate)) |
                                _mm256_movemask_ps(_mm256_cmp_ps(a.high, b.high, kPredicate)) << 8);
 }
+// Rounds to the nearest integer; other modes are not used.
+QINFER_EMULATED F512 Roundscale(F512 a) {
+  return {_mm256_round_ps(a.low, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+          _mm256_round_ps(a.high, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+// a * 2^floor(b), rounded once.
+QINFER_EMULATED_CALL F512 Scalef(F512 a, F512 b) {
+  float from[16], by[16];
+  Storeu(from, a);
+  Storeu(by, b);
+  for (int i = 0; i < 16; ++i)
+    from[i] =
+        by[i] != by[i] ? by[i] : static_cast<float>(from[i] * exp2(fmin(floor(by[i]), 1000.0)));
+  return Loadu(from);
+}
+QINFER_EMULATED F512 MaskMax(F512 from, uint16_t mask, F512 a, F512 b) {
+  return MaskMov(from, mask, F_max(a, b));
+}
+// Quarters of 128 bits: two of a, two of b.
+QINFER_EMULATED_CALL F512 ShuffleQuarters(F512 a, F512 b, int by) {
+  float from[2][16], to[16];
+  Storeu(from[0], a);
+  Storeu(from[1], b);
+  for (int i = 0; i < 4; ++i) memcpy(to + i * 4, from[i / 2] + (by >> i * 2 & 3) * 4, 16);
+  return Loadu(to);
+}
+template <int kBy>
+QINFER_EMULATED F512 Permute(F512 a) {
+  return {_mm256_permute_ps(a.low, kBy), _mm256_permute_ps(a.high, kBy)};
+}
+QINFER_EMULATED_CALL F512 PermutexVar(I512 by, F512 a) {
+  int32_t at[16];
+  float from[16], to[16];
+  StoreuI(at, by);
+  Storeu(from, a);
+  for (int i = 0; i < 16; ++i) to[i] = from[at[i] & 15];
+  return Loadu(to);
+}
+QINFER_EMULATED I512 SetrEpi32(int a, int b, int c, int d, int e, int f, int g, int h, int i, int j,
+                               int k, int l, int m, int n, int o, int p) {
+  return {_mm256_setr_epi32(a, b, c, d, e, f, g, h), _mm256_setr_epi32(i, j, k, l, m, n, o, p)};
+}
+QINFER_EMULATED F512 Cast128(__m128 a) { return {_mm256_castps128_ps256(a), _mm256_setzero_ps()}; }
+QINFER_EMULATED __m128 Low128(F512 a) { return _mm256_castps256_ps128(a.low); }
+QINFER_EMULATED_CALL __m128 MaskzLoadu4(uint8_t mask, const float* p) {
+  float lanes[4];
+  for (int i = 0; i < 4; ++i) lanes[i] = (mask >> i & 1) != 0 ? p[i] : 0.0f;
+  return _mm_loadu_ps(lanes);
+}
+QINFER_EMULATED_CALL void MaskStoreu4(float* p, uint8_t mask, __m128 v) {
+  float lanes[4];
+  _mm_storeu_ps(lanes, v);
+  for (int i = 0; i < 4; ++i)
+    if ((mask >> i & 1) != 0) p[i] = lanes[i];
+}
+QINFER_EMULATED_CALL __m256i MaskzLoadu16(uint16_t mask, const void* p) {
+  uint16_t lanes[16] = {};
+  for (int i = 0; i < 16; ++i)
+    if ((mask >> i & 1) != 0) memcpy(lanes + i, static_cast<const uint8_t*>(p) + i * 2, 2);
+  __m256i v;
+  memcpy(&v, lanes, 32);
+  return v;
+}
 // Per lane, adds the four products of an unsigned and a signed byte; wraps, does not saturate.
 QINFER_EMULATED_CALL I512 Dpbusd(I512 sum, I512 u, I512 s) {
   int32_t lanes[16];
@@ -178,6 +242,7 @@ QINFER_EMULATED_CALL I512 Dpbusd(I512 sum, I512 u, I512 s) {
 }  // namespace qinfer::emulated
 
 #define QINFER_UNROLL(n)
+#define QINFER_PIN(sum)
 #define __m512 ::qinfer::emulated::F512
 #define __m512i ::qinfer::emulated::I512
 #undef _mm512_add_ps
@@ -256,3 +321,27 @@ QINFER_EMULATED_CALL I512 Dpbusd(I512 sum, I512 u, I512 s) {
 #define _mm512_cmp_ps_mask(a, b, predicate) ::qinfer::emulated::CmpPsMask<(predicate)>(a, b)
 #undef _mm512_extractf32x8_ps
 #define _mm512_extractf32x8_ps(a, half) ::qinfer::emulated::High256(a)  // half is always 1
+#undef _mm512_roundscale_ps
+#define _mm512_roundscale_ps(a, mode) ::qinfer::emulated::Roundscale(a)
+#undef _mm512_scalef_ps
+#define _mm512_scalef_ps ::qinfer::emulated::Scalef
+#undef _mm512_mask_max_ps
+#define _mm512_mask_max_ps ::qinfer::emulated::MaskMax
+#undef _mm512_shuffle_f32x4
+#define _mm512_shuffle_f32x4 ::qinfer::emulated::ShuffleQuarters
+#undef _mm512_permute_ps
+#define _mm512_permute_ps(a, by) ::qinfer::emulated::Permute<(by)>(a)
+#undef _mm512_permutexvar_ps
+#define _mm512_permutexvar_ps ::qinfer::emulated::PermutexVar
+#undef _mm512_setr_epi32
+#define _mm512_setr_epi32 ::qinfer::emulated::SetrEpi32
+#undef _mm512_castps128_ps512
+#define _mm512_castps128_ps512 ::qinfer::emulated::Cast128
+#undef _mm512_castps512_ps128
+#define _mm512_castps512_ps128 ::qinfer::emulated::Low128
+#undef _mm_maskz_loadu_ps
+#define _mm_maskz_loadu_ps ::qinfer::emulated::MaskzLoadu4
+#undef _mm_mask_storeu_ps
+#define _mm_mask_storeu_ps ::qinfer::emulated::MaskStoreu4
+#undef _mm256_maskz_loadu_epi16
+#define _mm256_maskz_loadu_epi16 ::qinfer::emulated::MaskzLoadu16
