@@ -81,76 +81,123 @@ struct Rows {
             step * call.units};
   }
 };
+QINFER_FN void NextBlock(Rows& x) {
+  x.codes += 32;
+  ++x.scales;
+  ++x.correction;
+}
 
-// The totals of T rows by P panels. kSparse: a block of which no row has anything adds nothing and
-// is passed over.
-template <class L, int T, int P, bool kHasMin, bool kSparse>
-QINFER_FN void Totals(const Call& call, const Panel (&panel)[P], Rows x, bool prefetch,
-                      __m512 (&total)[T][P]) {
+// Adds the products of one block to the totals of T rows by P panels. `scales`: of this block's
+// group.
+template <class L, int T, int P, bool kHasMin>
+QINFER_FN void AddBlock(const uint8_t* const (&p)[P], const float* const (&scales)[P],
+                        const Rows& x, __m512 (&total)[T][P]) {
+  __m512i acc[T][P];
+  QINFER_UNROLL(8)
+  for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+  for (int i = 0; i < P; ++i)
+    acc[t][i] = kHasMin ? _mm512_setzero_si512() : _mm512_set1_epi32(x.correction[t * x.units]);
+  if constexpr (L::kHighShift == 0) {
+    Granule<L, T, P>(p, x.codes, x.code_stride, acc, acc);
+  } else {
+    __m512i high[T][P];
+    QINFER_UNROLL(8)
+    for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+    for (int i = 0; i < P; ++i) high[t][i] = _mm512_setzero_si512();
+    Granule<L, T, P>(p, x.codes, x.code_stride, acc, high);
+    QINFER_UNROLL(8)
+    for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+    for (int i = 0; i < P; ++i)
+      acc[t][i] = _mm512_add_epi32(acc[t][i], _mm512_srai_epi32(high[t][i], L::kHighShift));
+  }
+  QINFER_UNROLL(2)
+  for (int i = 0; i < P; ++i) {
+    const __m512 d = _mm512_loadu_ps(scales[i]);
+    __m512 m = d;
+    if constexpr (kHasMin) m = _mm512_loadu_ps(scales[i] + 16);
+    QINFER_UNROLL(8)
+    for (int t = 0; t < T; ++t) {
+      __m512 part = _mm512_mul_ps(d, _mm512_cvtepi32_ps(acc[t][i]));
+      if constexpr (kHasMin)
+        part = _mm512_fmadd_ps(m, _mm512_castsi512_ps(_mm512_set1_epi32(x.correction[t * x.units])),
+                               part);
+      total[t][i] = _mm512_fmadd_ps(Set(x.scales[t * x.scale_stride]), part, total[t][i]);
+    }
+  }
+}
+
+template <int T, int P>
+QINFER_FN void Clear(__m512 (&total)[T][P]) {
+  QINFER_UNROLL(8)
+  for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+  for (int i = 0; i < P; ++i) total[t][i] = _mm512_setzero_ps();
+}
+
+// f(codes, scales) for each block of P panels; `prefetch` asks for codes ahead.
+template <class L, int P, bool kHasMin, class F>
+QINFER_FN void EachBlock(const Call& call, const Panel (&panel)[P], bool prefetch, F&& f) {
   constexpr uint32_t kStride = kHasMin ? 32 : 16;
   const uint8_t* p[P];
+  const float* scales[P];
   QINFER_UNROLL(2)
   for (int i = 0; i < P; ++i) {
     p[i] = panel[i].codes;
-    QINFER_UNROLL(8)
-    for (int t = 0; t < T; ++t) total[t][i] = _mm512_setzero_ps();
+    scales[i] = panel[i].scales;
   }
   const uint32_t units_per_group = call.group / 32;
   uint32_t in_group = 0;
-  size_t scale = 0;
-  const int8_t* const end = x.codes + call.padded;
-  for (; x.codes != end; x.codes += 32, ++x.scales, ++x.correction) {
-    const size_t at = scale;
-    if (++in_group == units_per_group) {
-      in_group = 0;
-      scale += kStride;
-    }
-    if constexpr (kSparse) {
-      if (!AnyScale<T>(x.scales, x.scale_stride)) {
-        QINFER_UNROLL(2)
-        for (int i = 0; i < P; ++i) p[i] += L::kGranule;
-        continue;
-      }
-    }
+  for (uint32_t k = 0; k < call.padded; k += 32) {
     if (prefetch) {
       QINFER_UNROLL(8)
       for (size_t line = 0; line < L::kGranule; line += 64) QINFER_UNROLL(2)
       for (int i = 0; i < P; ++i) PrefetchLine(p[i] + line);
     }
-    __m512i acc[T][P];
-    QINFER_UNROLL(8)
-    for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
-    for (int i = 0; i < P; ++i)
-      acc[t][i] = kHasMin ? _mm512_setzero_si512() : _mm512_set1_epi32(x.correction[t * x.units]);
-    if constexpr (L::kHighShift == 0) {
-      Granule<L, T, P>(p, x.codes, x.code_stride, acc, acc);
-    } else {
-      __m512i high[T][P];
-      QINFER_UNROLL(8)
-      for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
-      for (int i = 0; i < P; ++i) high[t][i] = _mm512_setzero_si512();
-      Granule<L, T, P>(p, x.codes, x.code_stride, acc, high);
-      QINFER_UNROLL(8)
-      for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
-      for (int i = 0; i < P; ++i)
-        acc[t][i] = _mm512_add_epi32(acc[t][i], _mm512_srai_epi32(high[t][i], L::kHighShift));
-    }
+    f(p, scales);
+    const bool next = ++in_group == units_per_group;
+    if (next) in_group = 0;
     QINFER_UNROLL(2)
     for (int i = 0; i < P; ++i) {
       p[i] += L::kGranule;
-      const __m512 d = _mm512_loadu_ps(panel[i].scales + at);
-      __m512 m = d;
-      if constexpr (kHasMin) m = _mm512_loadu_ps(panel[i].scales + at + 16);
-      QINFER_UNROLL(8)
-      for (int t = 0; t < T; ++t) {
-        __m512 part = _mm512_mul_ps(d, _mm512_cvtepi32_ps(acc[t][i]));
-        if constexpr (kHasMin)
-          part = _mm512_fmadd_ps(
-              m, _mm512_castsi512_ps(_mm512_set1_epi32(x.correction[t * x.units])), part);
-        total[t][i] = _mm512_fmadd_ps(Set(x.scales[t * x.scale_stride]), part, total[t][i]);
-      }
+      if (next) scales[i] += kStride;
     }
   }
+}
+
+// The totals of T rows by P panels.
+template <class L, int T, int P, bool kHasMin>
+QINFER_FN void Totals(const Call& call, const Panel (&panel)[P], Rows x, bool prefetch,
+                      __m512 (&total)[T][P]) {
+  Clear<T, P>(total);
+  EachBlock<L, P, kHasMin>(call, panel, prefetch, [&](const auto& p, const auto& s) QINFER_LAMBDA {
+    AddBlock<L, T, P, kHasMin>(p, s, x, total);
+    NextBlock(x);
+  });
+}
+
+// The same for rows of a second plane: a block of which none has anything adds nothing and is
+// passed over.
+template <class L, int T, int P, bool kHasMin>
+QINFER_FN void SparseTotals(const Call& call, const Panel (&panel)[P], Rows x,
+                            __m512 (&total)[T][P]) {
+  Clear<T, P>(total);
+  EachBlock<L, P, kHasMin>(call, panel, false, [&](const auto& p, const auto& s) QINFER_LAMBDA {
+    if (AnyScale<T>(x.scales, x.scale_stride)) AddBlock<L, T, P, kHasMin>(p, s, x, total);
+    NextBlock(x);
+  });
+}
+
+// Both at once, so that codes keep coming from memory while the second plane is added.
+template <class L, int T, int P, bool kHasMin>
+QINFER_FN void TotalsOfBoth(const Call& call, const Panel (&panel)[P], Rows x, Rows y,
+                            bool prefetch, __m512 (&total)[T][P], __m512 (&rest)[T][P]) {
+  Clear<T, P>(total);
+  Clear<T, P>(rest);
+  EachBlock<L, P, kHasMin>(call, panel, prefetch, [&](const auto& p, const auto& s) QINFER_LAMBDA {
+    AddBlock<L, T, P, kHasMin>(p, s, x, total);
+    if (AnyScale<T>(y.scales, y.scale_stride)) AddBlock<L, T, P, kHasMin>(p, s, y, rest);
+    NextBlock(x);
+    NextBlock(y);
+  });
 }
 
 template <class L, int T, int P, bool kHasMin>
@@ -158,10 +205,18 @@ QINFER_FN void TileBlocks32(const Call& call, const Panel (&panel)[P], uint32_t 
                             float* out, size_t out_stride, bool prefetch) {
   const size_t planes = call.x->planes, first = token * planes;
   __m512 total[T][P];
-  Totals<L, T, P, kHasMin, false>(call, panel, Rows::From(call, first, planes), prefetch, total);
-  if (planes == 2 && call.marks == nullptr) {  // the second one is empty but for a few blocks
+  const Rows x = Rows::From(call, first, planes);
+  if (planes == 1 || call.marks != nullptr) {
+    Totals<L, T, P, kHasMin>(call, panel, x, prefetch, total);
+  } else {  // the second plane is empty but for a few blocks
+    const Rows y = Rows::From(call, first + 1, planes);
     __m512 rest[T][P];
-    Totals<L, T, P, kHasMin, true>(call, panel, Rows::From(call, first + 1, 2), false, rest);
+    if constexpr (T * P <= 4) {  // what the registers hold
+      TotalsOfBoth<L, T, P, kHasMin>(call, panel, x, y, prefetch, total, rest);
+    } else {
+      Totals<L, T, P, kHasMin>(call, panel, x, prefetch, total);
+      SparseTotals<L, T, P, kHasMin>(call, panel, y, rest);
+    }
     QINFER_UNROLL(8)
     for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
     for (int i = 0; i < P; ++i) total[t][i] = _mm512_add_ps(total[t][i], rest[t][i]);
