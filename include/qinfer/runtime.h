@@ -249,7 +249,7 @@ typedef struct qinfer_runtime_options {
   uint64_t host_bytes_limit; /* of memory that we allocate and files that we map; 0 = none */
   uint32_t log_level;        /* most detailed level wanted; 0 = QINFER_LOG_WARNING */
   uint32_t cpu_isa_cap;      /* QINFER_ISA_... */
-  uint32_t spin_us; /* idle time after which our threads park; 0 = a few us; QINFER_SPIN_NEVER */
+  uint32_t spin_us; /* idle time after which our threads park; 0 = 30 us; QINFER_SPIN_NEVER */
   uint32_t reserved;
   const void* next; /* reserved, must be NULL */
 } qinfer_runtime_options;

@@ -38,8 +38,9 @@ class SerialExecutor final : public Executor {
   }
 };
 
-// How long idle workers spin after a loop by default.
-inline constexpr uint32_t kDefaultSpinUs = 5;
+// How long idle workers spin after a loop by default: longer than what one thread does between the
+// loops of a layer, since waking a parked thread takes a good part of a small loop.
+inline constexpr uint32_t kDefaultSpinUs = 30;
 
 // Our pool: `threads` includes the calling thread, which is worker 0. Idle workers spin for
 // `spin_us` after a loop, since the next one usually follows at once, and then park; with 0 nobody
