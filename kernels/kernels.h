@@ -184,6 +184,10 @@ struct Table {
   // clamped to [-127, 127] and rounded to nearest even. `scale` is in [kLeastScale, kLargestScale].
   void (*quantize_static)(const float* x, uint32_t cols, uint32_t row, float scale,
                           const Activations& out);
+
+  // A panel's 16 rows decoded as by decode_row, input after input: out[padded_cols][16]. What lies
+  // past matrix.rows and cols may be anything.
+  void (*decode_panel)(const Matrix& matrix, uint32_t panel, float* out);
 };
 
 // `rows`: tokens times planes.

@@ -23,6 +23,13 @@ extern "C" {
 #define QINFER_ACTIVATIONS_INT8 1u
 #define QINFER_ACTIVATIONS_FLOAT 2u
 
+/* What results may depend on. STRICT: on the model, the tokens and the options. FAST: also on how a
+ * prompt was cut into steps and on what else was in them, where that makes it faster; still not on
+ * threads. It concerns long prompts of models with latent attention (DeepSeek), whose keys and
+ * values of heads are then made for a step of one session with many tokens. */
+#define QINFER_DETERMINISM_STRICT 0u
+#define QINFER_DETERMINISM_FAST 1u
+
 typedef struct qinfer_engine_options {
   uint32_t struct_size;
   uint32_t max_sessions;   /* 0 = 8 */
@@ -31,9 +38,11 @@ typedef struct qinfer_engine_options {
   uint32_t k_type;         /* QINFER_KV_... */
   uint32_t v_type;
   uint32_t activations; /* QINFER_ACTIVATIONS_... */
+  uint32_t determinism; /* QINFER_DETERMINISM_... */
+  uint32_t reserved;
 } qinfer_engine_options;
 #define QINFER_ENGINE_OPTIONS_INIT \
-  { (uint32_t)sizeof(qinfer_engine_options), 0, 0, 0, 0, 0, 0 }
+  { (uint32_t)sizeof(qinfer_engine_options), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /** As every *_init. Any thread. @since 0.1 */
 QINFER_API void QINFER_CALL qinfer_engine_options_init(qinfer_engine_options* options, size_t size);

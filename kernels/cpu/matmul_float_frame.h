@@ -61,4 +61,10 @@ QINFER_FN void DecodeRow(const Matrix& m, uint32_t row, float* out) {
   }
 }
 
+template <typename Simd>
+QINFER_FN void DecodePanel(const Matrix& m, uint32_t panel, float* out) {
+  for (uint32_t k = 0; k < m.cols; k += kInputGranule)
+    Simd::Decode32(m, m.data + panel * m.panel_bytes, k, out + size_t{k} * kPanelRows);
+}
+
 }  // namespace qinfer::kernels::frame

@@ -98,4 +98,11 @@ void DecodeRow(const Matrix& matrix, uint32_t row, float* out) {
   for (uint32_t k = 0; k < matrix.cols; ++k) out[k] = WeightAt(matrix, panel, row % kPanelRows, k);
 }
 
+void DecodePanel(const Matrix& matrix, uint32_t panel, float* out) {
+  const uint8_t* data = matrix.data + panel * matrix.panel_bytes;
+  for (uint32_t k = 0; k < matrix.cols; ++k)
+    for (uint32_t lane = 0; lane < kPanelRows; ++lane)
+      out[size_t{k} * kPanelRows + lane] = WeightAt(matrix, data, lane, k);
+}
+
 }  // namespace qinfer::kernels::ref

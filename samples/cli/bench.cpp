@@ -216,6 +216,7 @@ void AddBench(CLI::App* app) {
   AddMachine(sub, bench.get());
   AddLoad(sub, bench.get());
   AddEngine(sub, bench.get());
+  AddDeterminism(sub, bench.get());
   sub->callback([bench] { RunBench(*bench); });
 }
 

@@ -255,6 +255,7 @@ void AddChat(CLI::App* app) {
   AddMachine(sub, chat.get());
   AddLoad(sub, chat.get());
   AddEngine(sub, chat.get());
+  AddDeterminism(sub, chat.get());
   sub->footer(
       "In a conversation each line is a message. Ctrl-C stops an answer; what has come of it "
       "stays.\n"

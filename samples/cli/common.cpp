@@ -95,6 +95,13 @@ void AddEngine(CLI::App* app, Common* common) {
       ->check(CLI::IsMember({"auto", "int8", "float"}));
 }
 
+void AddDeterminism(CLI::App* app, Common* common) {
+  app->add_option("--determinism", common->determinism,
+                  "strict, or fast: long prompts of latent attention (DeepSeek) in less time, "
+                  "results depend on steps")
+      ->check(CLI::IsMember({"strict", "fast"}));
+}
+
 Runtime MakeRuntime(const Common& common) {
   qinfer_runtime_options options = QINFER_RUNTIME_OPTIONS_INIT;
   options.threads = common.threads;
@@ -136,12 +143,17 @@ uint32_t ActivationType(const std::string& name) {
   return QINFER_ACTIVATIONS_AUTO;
 }
 
+uint32_t DeterminismType(const std::string& name) {
+  return name == "fast" ? QINFER_DETERMINISM_FAST : QINFER_DETERMINISM_STRICT;
+}
+
 Engine MakeEngine(qinfer_model* model, const Common& common, uint32_t max_sessions) {
   qinfer_engine_options options = QINFER_ENGINE_OPTIONS_INIT;
   options.max_sessions = max_sessions;
   options.context_tokens = common.context;
   options.k_type = options.v_type = KvType(common.kv);
   options.activations = ActivationType(common.activations);
+  options.determinism = DeterminismType(common.determinism);
   qinfer_engine* engine = nullptr;
   qinfer_error error = QINFER_ERROR_INIT;
   Check(qinfer_engine_create(model, &options, &engine, &error), error, "cannot prepare the model");

@@ -63,6 +63,7 @@ struct Common {
   std::string isa = "auto";
   std::string kv;
   std::string activations = "auto";
+  std::string determinism = "strict";
   std::string load = "map";
   uint64_t context = 0;
 };
@@ -70,6 +71,7 @@ void AddJson(CLI::App* app, Common* common);
 void AddMachine(CLI::App* app, Common* common);  // --threads, --isa
 void AddLoad(CLI::App* app, Common* common);     // --load
 void AddEngine(CLI::App* app, Common* common);   // --kv, --activations
+void AddDeterminism(CLI::App* app, Common* common);
 void AddContext(CLI::App* app, Common* common, const char* help);
 
 Runtime MakeRuntime(const Common& common);
@@ -77,6 +79,7 @@ Model OpenModel(qinfer_runtime* runtime, const std::string& path, const Common& 
                 uint32_t parts);
 uint32_t KvType(const std::string& name);  // "" = default
 uint32_t ActivationType(const std::string& name);
+uint32_t DeterminismType(const std::string& name);
 Engine MakeEngine(qinfer_model* model, const Common& common, uint32_t max_sessions = 1);
 
 // A whole number of the type, in decimal; CLI11 alone takes what wraps around or is cut off.

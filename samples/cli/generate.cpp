@@ -244,6 +244,7 @@ void AddGenerate(CLI::App* app) {
   AddMachine(sub, generate.get());
   AddLoad(sub, generate.get());
   AddEngine(sub, generate.get());
+  AddDeterminism(sub, generate.get());
   sub->callback([generate] { RunGenerate(*generate); });
 }
 

@@ -148,6 +148,7 @@ void RunInfo(const Options& options) {
   engine.context_tokens = options.context;
   engine.k_type = engine.v_type = KvType(options.kv);
   engine.activations = ActivationType(options.activations);
+  engine.determinism = DeterminismType(options.determinism);
   qinfer_memory_plan plan = QINFER_MEMORY_PLAN_INIT;
   qinfer_error error = QINFER_ERROR_INIT;
   const bool planned = !vocabulary_alone;
@@ -334,6 +335,7 @@ void AddInspect(CLI::App* app) {
   AddMachine(sub, info.get());
   AddLoad(sub, info.get());
   AddEngine(sub, info.get());
+  AddDeterminism(sub, info.get());
   sub->callback([info] { RunInfo(*info); });
 
   auto inspect = std::make_shared<Options>();

@@ -66,6 +66,9 @@ qinfer_status qinfer_engine_options_get(const qinfer_engine* engine, qinfer_engi
     written.k_type = KvNumber(options.k_type);
     written.v_type = KvNumber(options.v_type);
     written.activations = ActivationsNumber(options.activations);
+    written.determinism = options.determinism == qinfer::exec::Determinism::kFast
+                              ? QINFER_DETERMINISM_FAST
+                              : QINFER_DETERMINISM_STRICT;
     WriteOut(written, out);
     return QINFER_OK;
   });

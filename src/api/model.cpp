@@ -112,6 +112,17 @@ StatusOr<EngineChoice> ReadEngineOptions(const qinfer_engine_options* options) {
   QINFER_ASSIGN_OR_RETURN(
       engine.activations,
       ReadActivations(read.activations, exec::Activations::kAuto, "engine options.activations"));
+  switch (read.determinism) {
+    case QINFER_DETERMINISM_STRICT:
+      break;
+    case QINFER_DETERMINISM_FAST:
+      engine.determinism = exec::Determinism::kFast;
+      break;
+    default:
+      return BadOption(StrCat("engine options.determinism is ", read.determinism,
+                              ", known are 0 (strict) and 1 (fast)"));
+  }
+  QINFER_RETURN_IF_ERROR(Reserved(read.reserved, "engine options.reserved"));
   choice.plan.context_tokens = engine.context_tokens;
   choice.plan.batch_tokens = engine.batch_tokens;
   choice.plan.logit_rows = std::min(engine.max_sessions, engine.batch_tokens);
@@ -119,6 +130,7 @@ StatusOr<EngineChoice> ReadEngineOptions(const qinfer_engine_options* options) {
   choice.plan.k_type = engine.k_type;
   choice.plan.v_type = engine.v_type;
   choice.plan.activations = engine.activations;
+  choice.plan.determinism = engine.determinism;
   return choice;
 }
 

@@ -25,6 +25,9 @@ inline constexpr uint32_t kFirstSize = sizeof(S);
 template <>
 inline constexpr uint32_t kFirstSize<qinfer_generate_options> = offsetof(qinfer_generate_options,
                                                                          reasoning_begin);
+template <>
+inline constexpr uint32_t kFirstSize<qinfer_engine_options> = offsetof(qinfer_engine_options,
+                                                                       determinism);
 
 // Copies what the caller knows of an option struct over defaults of zero. `name` for messages.
 Status ReadStructBytes(const void* in, uint32_t first_size, uint32_t known_size, const char* name,

@@ -43,6 +43,8 @@ exec::ForwardOptions ForwardOptionsOf(const model::ModelSpec& spec, const Engine
   forward.max_logit_rows =
       std::min(std::max(options.max_sessions, kLookupRows), options.batch_tokens);
   forward.activations = options.activations;
+  forward.determinism = options.determinism;
+  forward.expanded_type = options.k_type;
   forward.max_position = LongestSequence(spec, options);
   return forward;
 }

@@ -29,6 +29,7 @@ struct EngineOptions {
   uint32_t batch_tokens = 512;  // tokens per forward step
   kernels::KvType k_type = kernels::KvType::kInt8, v_type = kernels::KvType::kInt8;
   exec::Activations activations = exec::Activations::kAuto;
+  exec::Determinism determinism = exec::Determinism::kStrict;
 };
 
 struct ReasoningOptions {

@@ -27,12 +27,19 @@ Status CheckOptions(const model::ModelSpec& spec, const ForwardOptions& options)
 }  // namespace
 
 const char* PhaseTimes::Name(uint32_t phase) {
-  static constexpr const char* kNames[kPhases] = {
-      "embed",      "attention norm",    "q, k, v",   "query norm", "query up",
-      "absorb",     "rope, write",       "attention", "value up",   "attention quantize",
-      "out",        "feed-forward norm", "router",    "route",      "gather",
-      "experts up", "experts down",      "combine",   "gate, up",   "activate",
-      "down",       "final norm",        "head"};
+  static constexpr const char* kNames[kPhases] = {"embed",        "attention norm",
+                                                  "q, k, v",      "query norm",
+                                                  "query up",     "absorb",
+                                                  "rope, write",  "attention",
+                                                  "value up",     "expand ready",
+                                                  "expand",       "attention quantize",
+                                                  "out",          "feed-forward norm",
+                                                  "router",       "route",
+                                                  "gather",       "experts up",
+                                                  "experts down", "combine",
+                                                  "gate, up",     "activate",
+                                                  "down",         "final norm",
+                                                  "head"};
   return phase < kPhases ? kNames[phase] : "";
 }
 
@@ -226,6 +233,8 @@ void ForwardImpl::SetLayer(const LayerWeights& weights, uint32_t layer) {
   layer_ = layer;
   weights_ = &weights;
   layer_spec_ = &spec_.layers[layer];
+  expanded_ = Expands();
+  expanded_head_ = 0;
 }
 
 // Sets phase_ to the next that this layer has.
@@ -241,7 +250,18 @@ void ForwardImpl::NextPhase() {
       return go(Phase::kAttentionNorm);
     case Phase::kQkv:
       return go(PhaseAfterQkv());
+    case Phase::kQueryUp:
+      return go(PhaseOfQueries());
+    case Phase::kRope:
+      return go(expanded_ ? Phase::kExpandReady : Phase::kAttention);
+    case Phase::kExpand:
+      return go(Phase::kAttention);
     case Phase::kAttention:
+      if (expanded_) {
+        expanded_head_ += HeadsAtHand();
+        if (expanded_head_ == layer_spec_->attention.heads) return attended();
+        return go(Phase::kExpandReady);
+      }
       if (layer_spec_->attention.kind == model::AttentionKind::kLatent) {
         return go(Phase::kValueUp);
       }
@@ -320,20 +340,24 @@ bool ForwardImpl::RunPhase(const Deadline& deadline) {
       return RunHeads(weights_->attention.k_b, deadline, true);
     case Phase::kValueUp:
       return RunHeads(weights_->attention.v_b, deadline, false);
+    case Phase::kExpandReady:
+      return RunExpandReady(deadline);
+    case Phase::kExpand:
+      return RunExpand(deadline);
     case Phase::kRope:
       return RunRope(deadline);
     case Phase::kAttention:
       return RunAttention(deadline);
     case Phase::kAttentionQuantize: {
-      const LinearInput input = Input(ws_.attention, ws_.attention_codes, {&weights_->attention.o});
+      const LinearInput input = Input(Attended(), ws_.attention_codes, {&weights_->attention.o});
       const uint32_t width = layer_spec_->attention.heads * layer_spec_->attention.v_head_dim;
       return RunTokens(tokens_, deadline, [&](uint32_t token) {
-        Quantize(input, input.codes, ws_.attention.row(token), width, token);
+        Quantize(input, input.codes, input.x.row(token), width, token);
       });
     }
     case Phase::kOut: {
       LinearPhase phase;
-      phase.input = Input(ws_.attention, ws_.attention_codes, {&weights_->attention.o});
+      phase.input = Input(Attended(), ws_.attention_codes, {&weights_->attention.o});
       phase.jobs[0] = {&weights_->attention.o, ws_.branch};
       phase.job_count = 1;
       return RunLinear(&phase, deadline);

@@ -29,7 +29,7 @@ struct BatchSegment {
 
 // Where the time of batches goes, for profiles.
 struct PhaseTimes {
-  static constexpr uint32_t kPhases = 23;
+  static constexpr uint32_t kPhases = 25;
   static const char* Name(uint32_t phase);
   uint64_t ns[kPhases] = {};
 };
@@ -38,7 +38,12 @@ struct ForwardOptions {
   uint32_t max_batch_tokens = 512;  // larger batches are a MisuseError
   uint32_t max_logit_rows = 1;      // rows of logits kept at once
   Activations activations = Activations::kAuto;
-  uint32_t max_position = 0;    // rope tables are made for positions [0, max_position)
+  uint32_t max_position = 0;  // rope tables are made for positions [0, max_position)
+  Determinism determinism = Determinism::kStrict;
+  // kFast: the type of the keys and values that are made from cached latents.
+  kernels::KvType expanded_type = kernels::KvType::kInt8;
+  // kFast, for tests: from so many tokens on, whether it pays or not; 0 = where it pays.
+  uint32_t expand_from = 0;
   PhaseTimes* times = nullptr;  // Run adds to it; it outlives the pass
 };
 

@@ -24,7 +24,9 @@ enum class Phase : uint8_t {
   kAbsorb,     // latent attention: queries into the latent space
   kRope,       // writes keys and values too
   kAttention,
-  kValueUp,  // latent attention: sums of latents back
+  kValueUp,      // latent attention: sums of latents back
+  kExpandReady,  // latent attention, expanded: latents and weights of some heads, made ready
+  kExpand,       // and their keys and values; then attention, and the next heads
   kAttentionQuantize,
   kOut,
   kFeedForwardNorm,
@@ -51,6 +53,12 @@ inline kernels::Activations FromToken(const kernels::Activations& codes, uint32_
   out.sums += row * codes.sum_stride;
   return out;
 }
+
+// Where a layer's planes are inside a page, and of which types.
+struct Planes {
+  size_t k_offset = 0, v_offset = 0, head_stride = 0;
+  kernels::KvType k_type, v_type;
+};
 
 struct LinearJob {
   const Linear* linear = nullptr;
@@ -138,6 +146,7 @@ class ForwardImpl final : public Forward {
 
   // phases_attention.cpp
   void ResolvePages();
+  Planes PlanesOf(const Segment& segment) const;
   void WriteLatent(uint32_t token);
   void RopeToken(uint32_t token);
   bool RunRope(const Deadline& deadline);
@@ -156,7 +165,30 @@ class ForwardImpl final : public Forward {
   void ValueHead(uint32_t lane, uint32_t head, uint32_t first_token, uint32_t count);
   void RotateQuery(uint32_t token, uint32_t head);
   Phase PhaseAfterQkv() const;
+  Phase PhaseOfQueries() const { return expanded_ ? Phase::kRope : Phase::kAbsorb; }
   LinearInput AttentionInput() const;  // of what reads the normed hidden state
+
+  // phases_expand.cpp
+  bool Expands() const;  // the layer at hand, in the batch at hand
+  uint32_t HeadsAtHand() const {
+    return std::min(ws_.expansion.heads, layer_spec_->attention.heads - expanded_head_);
+  }
+  KvShape ExpandedShape() const {
+    const model::AttentionSpec& a = layer_spec_->attention;
+    return {HeadsAtHand(), a.head_dim, a.v_head_dim, false};
+  }
+  Planes ExpandedPlanes() const;
+  kernels::Matrix KeyWeight(uint32_t head) const;
+  void TransposeKeyWeight(uint32_t lane, uint32_t head);
+  void ReadyLatents(uint32_t lane, uint32_t page);
+  bool RunExpandReady(const Deadline& deadline);
+  void ExpandUnit(uint32_t lane, uint32_t head, uint32_t first, uint32_t count);
+  bool RunExpand(const Deadline& deadline);
+  const uint8_t* LatentPlane(uint32_t page) const;
+  kernels::Activations LatentCodes() const;
+  kernels::KvType LatentType() const;
+  // Where the outputs of this layer's attention are.
+  const Workspace::Rows& Attended() const { return expanded_ ? ws_.expansion.out : ws_.attention; }
 
   // phases_experts.cpp
   bool HasExperts() const;
@@ -218,7 +250,9 @@ class ForwardImpl final : public Forward {
   const float* pending_norm_ = nullptr;  // post norm of the branch that waits
   bool pending_ = false;                 // a branch has not been added to hidden yet
   uint32_t segment_begin_ = 0, segment_end_ = 0, token_begin_ = 0, token_end_ = 0;
-  bool own_pages_ = false;  // RunLayer: F32 pages of the workspace
+  bool expanded_ = false;       // latent attention in that form
+  uint32_t expanded_head_ = 0;  // the first of those at hand
+  bool own_pages_ = false;      // RunLayer: F32 pages of the workspace
   // Experts of the layer at hand.
   uint32_t jobs_ = 0, up_units_ = 0, down_units_ = 0;
   uint32_t window_begin_ = 0, window_end_ = 0;  // jobs at work

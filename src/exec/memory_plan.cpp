@@ -113,6 +113,11 @@ StatusOr<MemoryPlan> PlanMemory(const format::Checkpoint& checkpoint, const mode
   forward.max_batch_tokens = options.batch_tokens;
   forward.max_logit_rows = options.logit_rows;
   forward.activations = options.activations;
+  forward.determinism = options.determinism;
+  forward.expanded_type = options.k_type;
+  forward.max_position = static_cast<uint32_t>(
+      spec.max_context == 0 ? std::min<uint64_t>(cache.max_tokens, UINT32_MAX)
+                            : std::min<uint64_t>(cache.max_tokens, spec.max_context));
   plan.workspace_bytes = Forward::PlanBytes(spec, forward, context);
   plan.total_bytes =
       std::max(plan.load_peak_bytes, held + text + plan.kv_bytes + plan.workspace_bytes);

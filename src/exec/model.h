@@ -23,6 +23,10 @@ namespace qinfer::exec {
 // kInt8 has one plane of codes everywhere; kAuto has two where ForwardImpl::WithPlanes says so.
 enum class Activations : uint8_t { kAuto, kInt8, kFloat };
 
+// kFast may compute a prompt in a form that is faster and rounds otherwise (phases_expand.cpp), so
+// that results depend on how it was cut into batches, and on what else was in them.
+enum class Determinism : uint8_t { kStrict, kFast };
+
 // What every part that computes needs from the runtime; the runtime outlives all users (they hold
 // the shared_ptr).
 struct Context {
@@ -149,6 +153,7 @@ struct PlanOptions {
   uint32_t max_sequences = 1;   // sequences at once
   kernels::KvType k_type = kernels::KvType::kInt8, v_type = kernels::KvType::kInt8;
   Activations activations = Activations::kAuto;
+  Determinism determinism = Determinism::kStrict;
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // as LoadWork is given it
   bool verify = false;  // the checksums of a .qinfer file are compared before it is loaded
 };

@@ -8,22 +8,20 @@ namespace qinfer::exec {
 namespace {
 
 constexpr uint64_t kUnitScores = 500000;  // multiply-adds of one attention unit
+// And where no heads share keys, so that only many tokens do.
+constexpr uint64_t kUnitExpanded = 4000000;
 constexpr uint32_t kLeastTile = 4;
 constexpr uint32_t kRopeTokens = 16;  // of one unit
 // Less than this in all is done sooner by one lane than a barrier is passed.
 constexpr uint64_t kAloneScores = 100000;
 
-// Where this layer's planes are inside a page, and of which types.
-struct Planes {
-  size_t k_offset = 0, v_offset = 0, head_stride = 0;
-  kernels::KvType k_type, v_type;
-};
+}  // namespace
 
-Planes PlanesOf(const Segment& segment, uint32_t group, uint32_t index, bool own_pages,
-                const model::AttentionSpec& a) {
+// Of the layer at hand, in the cache.
+Planes ForwardImpl::PlanesOf(const Segment& segment) const {
   Planes planes;
-  if (own_pages) {
-    const KvShape kv = KvShapeOf(a);
+  if (own_pages_) {
+    const KvShape kv = KvShapeOf(layer_spec_->attention);
     planes.k_type = planes.v_type = kernels::KvType::kF32;
     planes.v_offset = kernels::KPlaneBytes(kernels::KvType::kF32, kv.key_dim);
     planes.head_stride =
@@ -31,7 +29,8 @@ Planes PlanesOf(const Segment& segment, uint32_t group, uint32_t index, bool own
     return planes;
   }
   const kv::Cache& cache = segment.sequence->cache();
-  const kv::GroupLayout& layout = cache.groups()[group];
+  const kv::GroupLayout& layout = cache.groups()[group_of_[layer_]];
+  const uint32_t index = index_in_group_[layer_];
   planes.k_type = cache.options().k_type;
   planes.v_type = cache.options().v_type;
   planes.k_offset = layout.KOffset(index, 0);
@@ -39,8 +38,6 @@ Planes PlanesOf(const Segment& segment, uint32_t group, uint32_t index, bool own
   planes.head_stride = layout.KOffset(index, 1) - layout.KOffset(index, 0);
   return planes;
 }
-
-}  // namespace
 
 // The page tables of this layer's group; pages do not move while a batch is in flight, tables may.
 void ForwardImpl::ResolvePages() {
@@ -63,8 +60,11 @@ void ForwardImpl::WriteLatent(uint32_t token) {
   float* k = ws_.k.row(token);
   kernels_->rms_norm(k, weights_->attention.kv_a_norm, a.latent_dim, spec_.norm_epsilon, k);
   Rotate(k + a.latent_dim, token);
-  const Planes planes =
-      PlanesOf(segment, group_of_[layer_], index_in_group_[layer_], own_pages_, a);
+  // Queries that stay outside of the latent space are rotated where they are.
+  for (uint32_t h = 0; expanded_ && h < a.heads; ++h) {
+    Rotate(ws_.q.row(token) + h * a.head_dim + (a.head_dim - a.rope_dim), token);
+  }
+  const Planes planes = PlanesOf(segment);
   uint8_t* page =
       const_cast<uint8_t*>(segment.pages[position / kernels::kPageTokens - segment.first_page]);
   kernels_->write_k(page + planes.k_offset, planes.k_type, position % kernels::kPageTokens, k,
@@ -89,8 +89,7 @@ void ForwardImpl::RopeToken(uint32_t token) {
     Rotate(head, token);
   };
   for (uint32_t h = 0; h < a.heads; ++h) turn(ws_.q.row(token) + h * a.head_dim, w.q_norm);
-  const Planes planes =
-      PlanesOf(segment, group_of_[layer_], index_in_group_[layer_], own_pages_, a);
+  const Planes planes = PlanesOf(segment);
   // Reserved pages belong to this sequence alone; the table is const for everybody else.
   uint8_t* page =
       const_cast<uint8_t*>(segment.pages[position / kernels::kPageTokens - segment.first_page]);
@@ -120,9 +119,11 @@ bool ForwardImpl::RunRope(const Deadline& deadline) {
 // too few units; neither changes any bit. Returns the number of units, adds up multiply-adds.
 uint32_t ForwardImpl::CutAttention(uint64_t* work) {
   const model::AttentionSpec& a = layer_spec_->attention;
-  const KvShape kv = KvShapeOf(a);
-  const uint32_t group_heads = a.heads / kv.heads;
-  const uint32_t most = MaxAttentionTile(a), least = std::min(kLeastTile, most);
+  const KvShape kv = expanded_ ? ExpandedShape() : KvShapeOf(a);
+  const uint32_t group_heads = expanded_ ? 1 : a.heads / kv.heads;
+  const uint64_t unit = expanded_ ? kUnitExpanded : kUnitScores;
+  const uint32_t most = expanded_ ? kMaxAttentionTile : MaxAttentionTile(a),
+                 least = std::min(kLeastTile, most);
   uint64_t units = 0;
   for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
     Segment& segment = ws_.segments[s];
@@ -131,8 +132,7 @@ uint32_t ForwardImpl::CutAttention(uint64_t* work) {
     const uint64_t per_query = keys * group_heads * (kv.key_dim + kv.value_dim);
     *work += per_query * kv.heads * segment.tokens;
     segment.tile = static_cast<uint32_t>(std::min<uint64_t>(
-        segment.tokens,
-        std::min<uint64_t>(most, std::max<uint64_t>(least, kUnitScores / per_query))));
+        segment.tokens, std::min<uint64_t>(most, std::max<uint64_t>(least, unit / per_query))));
     units += uint64_t{CeilDiv(segment.tokens, segment.tile)} * kv.heads;
   }
   uint32_t parts = 1;
@@ -156,8 +156,8 @@ void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
       std::upper_bound(begin, static_cast<const Segment*>(ws_.segments) + segment_end_, unit,
                        [](uint32_t u, const Segment& s) { return u < s.first_unit; }) -
       1;
-  const KvShape kv = KvShapeOf(a);
-  const uint32_t group_heads = a.heads / kv.heads;
+  const KvShape kv = expanded_ ? ExpandedShape() : KvShapeOf(a);
+  const uint32_t group_heads = expanded_ ? 1 : a.heads / kv.heads;
   const uint32_t local = unit - segment->first_unit;
   const uint32_t part = local % segment->parts;
   const uint32_t kv_head = local / segment->parts % kv.heads;
@@ -167,12 +167,11 @@ void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
   if (first_head >= group_heads) return;
   const uint32_t first = tile * segment->tile;
   const uint32_t token = segment->first_token + first;
-  const uint32_t head = kv_head * group_heads + first_head;
-  const Planes planes =
-      PlanesOf(*segment, group_of_[layer_], index_in_group_[layer_], own_pages_, a);
+  const uint32_t head = expanded_head_ + kv_head * group_heads + first_head;
+  const Planes planes = expanded_ ? ExpandedPlanes() : PlanesOf(*segment);
   kernels::AttentionArgs args;
   const Workspace::Rows& q = kv.latent ? ws_.absorbed : ws_.q;
-  const Workspace::Rows& out = kv.latent ? ws_.latent_out : ws_.attention;
+  const Workspace::Rows& out = kv.latent ? ws_.latent_out : Attended();
   args.q = q.row(token) + head * kv.key_dim;
   args.q_stride = q.stride;
   args.out = out.row(token) + head * kv.value_dim;
@@ -183,8 +182,8 @@ void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
   args.group_heads = std::min(heads_each, group_heads - first_head);
   args.head_dim = kv.key_dim;
   args.v_head_dim = kv.value_dim;
-  args.pages = segment->pages;
-  args.first_page = segment->first_page;
+  args.pages = expanded_ ? ws_.expansion.page_table : segment->pages;
+  args.first_page = expanded_ ? 0 : segment->first_page;
   args.k_offset = planes.k_offset + kv_head * planes.head_stride;
   args.v_offset = planes.v_offset + kv_head * planes.head_stride;
   args.k_type = planes.k_type;

@@ -1,5 +1,6 @@
 // Latent attention beside attention itself: queries go through their head's part of kv_b into the
-// latent space before it, sums of latents come back after it. Keys and values of heads never exist.
+// latent space before it, sums of latents come back after it. Keys and values of heads never exist
+// (in the absorbed form: phases_expand.cpp has the other).
 #include <algorithm>
 #include <cstring>
 
@@ -18,7 +19,7 @@ LinearInput ForwardImpl::AttentionInput() const {
 
 Phase ForwardImpl::PhaseAfterQkv() const {
   if (layer_spec_->attention.kind != model::AttentionKind::kLatent) return Phase::kRope;
-  return weights_->attention.q_a.present() ? Phase::kQueryNorm : Phase::kAbsorb;
+  return weights_->attention.q_a.present() ? Phase::kQueryNorm : PhaseOfQueries();
 }
 
 ForwardImpl::HeadPhase ForwardImpl::PlanHeads(const std::vector<Linear>& weights) const {

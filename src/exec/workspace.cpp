@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/checked.h"
+#include "kernels/layout.h"
 
 namespace qinfer::exec {
 namespace {
@@ -66,6 +67,7 @@ size_t MatmulScratch(uint32_t cols, uint32_t rows) {
 struct Widths {
   uint32_t q = 0, k = 0, v = 0, o = 0, intermediate = 0;
   uint32_t q_a = 0, absorbed = 0, latent_out = 0, per_head = 0;  // latent attention
+  uint32_t heads = 0, head_dim = 0, value_dim = 0, nope = 0, rope = 0, latent = 0;  // and of those
   uint32_t experts = 0, used = 0, expert_intermediate = 0;
   size_t scratch = 0, page = 0;
   bool all_latent = true;
@@ -87,6 +89,14 @@ Widths MaximaOf(const model::ModelSpec& spec) {
       w.absorbed = std::max(w.absorbed, a.heads * kv.key_dim);
       w.latent_out = std::max(w.latent_out, a.heads * kv.value_dim);
       w.per_head = std::max({w.per_head, a.head_dim - a.rope_dim, a.latent_dim});
+      w.heads = std::max(w.heads, a.heads);
+      w.head_dim = std::max(w.head_dim, a.head_dim);
+      w.value_dim = std::max(w.value_dim, a.v_head_dim);
+      w.nope = std::max(w.nope, a.head_dim - a.rope_dim);
+      w.rope = std::max(w.rope, a.rope_dim);
+      w.latent = std::max(w.latent, a.latent_dim);
+      w.scratch = std::max(w.scratch, kernels::AttentionScratchBytes(1, a.head_dim, a.v_head_dim,
+                                                                     kMaxAttentionTile));
     }
     const model::FeedForwardSpec& f = layer.feed_forward;
     w.intermediate = std::max(w.intermediate, f.intermediate);
@@ -104,6 +114,44 @@ Widths MaximaOf(const model::ModelSpec& spec) {
   w.scratch = std::max(w.scratch, MatmulScratch(w.o, kMaxTokenTile));
   w.scratch = std::max(w.scratch, MatmulScratch(w.intermediate, kMaxTokenTile));
   return w;
+}
+
+void CutExpansion(const Widths& w, const ForwardOptions& options, uint32_t heads, uint32_t lanes,
+                  Cutter* cut, Workspace::Expansion* e) {
+  e->heads = heads;
+  const uint32_t pages = CeilDiv(e->keys, kernels::kPageTokens);
+  const size_t keys = size_t{pages} * kernels::kPageTokens;
+  e->codes = cut->TakeCodes(keys, w.latent);
+  e->rope = cut->TakeRows(keys, w.rope);
+  // Floats, whatever the format of the weights turns out to be: codes are smaller.
+  kernels::Matrix m;
+  m.rows = w.nope;
+  m.cols = w.latent;
+  e->key_weight_bytes = m.panels() * kernels::layout::PanelBytes(m);
+  e->key_weights = cut->Take<uint8_t>(heads * e->key_weight_bytes);
+  e->pages = cut->Take<uint8_t>(size_t{pages} * heads *
+                                (kernels::KPlaneBytes(options.expanded_type, w.head_dim) +
+                                 kernels::VPlaneBytes(options.expanded_type, w.value_dim)));
+  e->page_table = cut->Take<const uint8_t*>(pages);
+  e->out = cut->TakeRows(options.max_batch_tokens, size_t{w.heads} * w.value_dim);
+  const size_t tile = size_t{lanes} * kExpandTokens;
+  e->made_k = cut->TakeRows(tile, w.head_dim);
+  e->made_v = cut->TakeRows(tile, w.value_dim);
+  e->latents = cut->TakeRows(tile, w.latent);
+}
+
+// As many heads at a time as cost little beside the room of the absorbed form.
+uint32_t ExpandedHeads(const Widths& w, const ForwardOptions& options, uint32_t lanes, size_t room,
+                       Workspace::Expansion e) {
+  const auto bytes = [&](uint32_t heads) {
+    Cutter trial(nullptr);
+    CutExpansion(w, options, heads, lanes, &trial, &e);
+    return trial.size();
+  };
+  const size_t limit = std::max(room, 2 * bytes(1));
+  uint32_t heads = std::min(kExpandHeads, w.heads);
+  while (heads > 1 && bytes(heads) > limit) heads = CeilDiv(heads, 2u);
+  return heads;
 }
 
 }  // namespace
@@ -131,10 +179,19 @@ size_t Workspace::Cut(const model::ModelSpec& spec, const ForwardOptions& option
   attention = w.all_latent ? q : cut.TakeRows(n, w.o);
   attention_codes = cut.TakeCodes(n, w.o);
   q_a = cut.TakeRows(n, w.q_a);
-  absorbed = cut.TakeRows(n, w.absorbed);
-  latent_out = cut.TakeRows(n, w.latent_out);
   q_a_codes = cut.TakeCodes(n, w.q_a);
   if (w.per_head > 0) head_tile_codes = cut.TakeCodes(size_t{lanes} * kMaxTokenTile, w.per_head);
+  const size_t forms = cut.size();
+  absorbed = cut.TakeRows(n, w.absorbed);
+  latent_out = cut.TakeRows(n, w.latent_out);
+  if (options.determinism == Determinism::kFast && w.heads > 0 && !layers_only) {
+    const size_t room = cut.size() - forms;
+    cut.Rewind(forms);  // a layer's attention has one form or the other
+    expansion.keys = options.max_position != 0 ? options.max_position : spec.max_context;
+    CutExpansion(w, options, ExpandedHeads(w, options, lanes, room, expansion), lanes, &cut,
+                 &expansion);
+    cut.Forward();
+  }
   cut.Rewind(turns);
   gate = cut.TakeRows(n, w.intermediate);
   up = cut.TakeRows(n, w.intermediate);

@@ -13,7 +13,10 @@ constexpr uint32_t kMaxTokenTile = 120;     // tokens of one matrix unit
 constexpr uint32_t kMaxAttentionTile = 32;  // queries of one attention unit
 // Queries (tokens x heads) of one unit of latent attention, where all heads share keys.
 constexpr uint32_t kMaxLatentRows = 128;
-constexpr uint32_t kFewTokens = 4;  // cheaper on the caller than any barrier
+constexpr uint32_t kExpandTokens = 96;  // of one unit of expansion: whole pages
+constexpr uint32_t kExpandGroup = 64;   // latents per scale of a head's transposed k_b
+constexpr uint32_t kExpandHeads = 8;    // at a time
+constexpr uint32_t kFewTokens = 4;      // cheaper on the caller than any barrier
 constexpr uint32_t kMaxLanes = 256;
 // Experts whose tokens fill so many slots a lane have enough units for all lanes to end together.
 constexpr uint32_t kLaneSlots = 32;
@@ -66,6 +69,20 @@ struct Workspace {
   Rows q_a, absorbed, latent_out;
   kernels::Activations q_a_codes;
   kernels::Activations head_tile_codes;  // [lane][kMaxTokenTile]: of one head
+  // Latent attention in the expanded form, in the place of `absorbed` and `latent_out`: keys and
+  // values of `heads` heads at a time (0: never) of up to `keys` cached tokens.
+  struct Expansion {
+    uint32_t heads = 0, keys = 0;
+    kernels::Activations codes;      // [key]: cached latents
+    Rows rope;                       // [key]: the cached keys that all heads share
+    uint8_t* key_weights = nullptr;  // [head]: k_b, transposed
+    size_t key_weight_bytes = 0;
+    uint8_t* pages = nullptr;  // of all heads' keys and values
+    const uint8_t** page_table = nullptr;
+    Rows out;                      // [token]: what attention gives
+    Rows made_k, made_v, latents;  // [lane][kExpandTokens]
+  };
+  Expansion expansion;
   // Experts. A slot is a (token, rank) pair; slots lie by expert, then token.
   Rows router;  // outputs, scores for the choice, scores of groups
   Rows shared_gate, expert_out;

@@ -39,6 +39,67 @@ static void generate(qinfer_runtime* runtime, const char* path, int32_t* tokens)
   qinfer_model_release(model);
 }
 
+/* The log-probabilities of the token after a long prompt under an engine's determinism; what it
+ * takes is what was planned. */
+static float long_prompt(uint32_t threads, uint32_t determinism, int32_t* token) {
+  qinfer_runtime_options runtime_options = QINFER_RUNTIME_OPTIONS_INIT;
+  qinfer_engine_options engine_options = QINFER_ENGINE_OPTIONS_INIT;
+  qinfer_generate_options options = QINFER_GENERATE_OPTIONS_INIT;
+  qinfer_memory_plan plan = QINFER_MEMORY_PLAN_INIT;
+  qinfer_memory_usage usage = QINFER_MEMORY_USAGE_INIT;
+  qinfer_source source = QINFER_SOURCE_INIT;
+  qinfer_error err = QINFER_ERROR_INIT;
+  qinfer_event event = QINFER_EVENT_INIT;
+  qinfer_runtime* runtime = NULL;
+  qinfer_model* model = NULL;
+  qinfer_engine* engine = NULL;
+  qinfer_session* session = NULL;
+  qinfer_task* task = NULL;
+  int32_t prompt[80];
+  float result = 0.0f;
+  int32_t i;
+  for (i = 0; i < 80; ++i) prompt[i] = (i * 29 + i * i) % 87;
+  runtime_options.threads = threads;
+  CHECK_OK(qinfer_runtime_create(QINFER_ABI, &runtime_options, &runtime, &err));
+  source.path.data = QINFER_SOURCE_DIR "/tests/golden/models/deepseek-v3-small";
+  source.path.size = QINFER_STRLEN;
+  engine_options.max_sessions = 1;
+  engine_options.determinism = determinism;
+  CHECK_OK(qinfer_model_plan(runtime, &source, NULL, &engine_options, &plan, &err));
+  CHECK_OK(qinfer_model_load(runtime, &source, NULL, &model, &err));
+  CHECK_OK(qinfer_engine_create(model, &engine_options, &engine, &err));
+  CHECK_OK(qinfer_session_create(engine, &session, &err));
+  CHECK_OK(qinfer_session_append(session, prompt, 80, &err));
+  options.max_tokens = 1;
+  options.logprobs = 1;
+  options.flags = QINFER_GENERATE_GREEDY | QINFER_GENERATE_IGNORE_EOS;
+  CHECK_OK(qinfer_generate_begin(session, &options, &task, &err));
+  CHECK_OK(qinfer_generate_next(task, QINFER_BUDGET_UNLIMITED, &event, &err));
+  *token = event.token;
+  CHECK(event.logprob_count > 0);
+  if (event.logprob_count > 0) result = event.logprobs[0].logprob;
+  CHECK_OK(qinfer_runtime_memory(runtime, &usage, &err));
+  CHECK(usage.peak_bytes <= plan.total_bytes);
+  CHECK((double)plan.total_bytes <= 1.1 * (double)usage.peak_bytes);
+  qinfer_task_release(task);
+  qinfer_session_release(session);
+  qinfer_engine_release(engine);
+  qinfer_model_release(model);
+  qinfer_runtime_release(runtime);
+  return result;
+}
+
+static void test_determinism(void) {
+  int32_t tokens[4];
+  const float strict = long_prompt(1, QINFER_DETERMINISM_STRICT, &tokens[0]);
+  const float also_strict = long_prompt(2, QINFER_DETERMINISM_STRICT, &tokens[1]);
+  const float fast = long_prompt(1, QINFER_DETERMINISM_FAST, &tokens[2]);
+  const float also_fast = long_prompt(2, QINFER_DETERMINISM_FAST, &tokens[3]);
+  CHECK(strict == also_strict && fast == also_fast);
+  CHECK(fast != strict && fast - strict < 0.3f && strict - fast < 0.3f);
+  CHECK(tokens[0] == tokens[1] && tokens[0] == tokens[2] && tokens[0] == tokens[3]);
+}
+
 static void finish(qinfer_task* task) {
   qinfer_error err = QINFER_ERROR_INIT;
   CHECK_OK(qinfer_task_wait(task, UINT64_MAX, &err));
@@ -104,5 +165,6 @@ void test_experts(void) {
   test_file(runtime, "models/gpt-oss-small/model-f16.gguf", "gpt_oss", 2, 20);
   test_file(runtime, "models/gpt-oss-mxfp4", "gpt_oss", 2, 32);
   test_file(runtime, "models/gpt-oss-mxfp4/model-f16.gguf", "gpt_oss", 2, 32);
+  test_determinism();
   qinfer_runtime_release(runtime);
 }

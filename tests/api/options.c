@@ -164,11 +164,35 @@ static void test_model_options(qinfer_runtime* runtime, qinfer_model* model) {
   CHECK_FAILS(qinfer_engine_create(model, &engine_options, &engine, &err), QINFER_E_MISUSE,
               QINFER_DETAIL_OPTION);
   engine_options.activations = 0;
+  engine_options.determinism = 2;
+  CHECK_FAILS(qinfer_engine_create(model, &engine_options, &engine, &err), QINFER_E_MISUSE,
+              QINFER_DETAIL_OPTION);
+  engine_options.determinism = QINFER_DETERMINISM_FAST;
+  engine_options.reserved = 1;
+  CHECK_FAILS(qinfer_engine_create(model, &engine_options, &engine, &err), QINFER_E_MISUSE,
+              QINFER_DETAIL_RESERVED);
+  /* A program of the time before determinism: what lies behind its struct is not read. */
+  engine_options.struct_size = (uint32_t)offsetof(qinfer_engine_options, determinism);
+  CHECK_OK(qinfer_engine_create(model, &engine_options, &engine, &err));
+  {
+    qinfer_engine_options filled = QINFER_ENGINE_OPTIONS_INIT;
+    filled.determinism = 9;
+    CHECK_OK(qinfer_engine_options_get(engine, &filled, &err));
+    CHECK(filled.determinism == QINFER_DETERMINISM_STRICT && filled.reserved == 0);
+  }
+  qinfer_engine_release(engine);
+  engine = NULL;
+  --engine_options.struct_size;
+  CHECK_FAILS(qinfer_engine_create(model, &engine_options, &engine, &err), QINFER_E_ABI,
+              QINFER_DETAIL_STRUCT_TOO_SMALL);
+  engine_options.struct_size = (uint32_t)sizeof engine_options;
+  engine_options.reserved = 0;
   CHECK_OK(qinfer_engine_create(model, &engine_options, &engine, &err));
   {
     qinfer_engine_options filled = QINFER_ENGINE_OPTIONS_INIT;
     CHECK_OK(qinfer_engine_options_get(engine, &filled, &err));
     CHECK(filled.k_type == QINFER_KV_F16 && filled.v_type == QINFER_KV_INT8);
+    CHECK(filled.determinism == QINFER_DETERMINISM_FAST);
     CHECK(filled.context_tokens > 0 && filled.max_sessions == 8);
   }
   qinfer_engine_release(engine);

@@ -2,6 +2,7 @@
 // keys, operations, and their rates; loops over the executor are counted too. Works on the
 // library's insides; whole models against other programs are compare.py's.
 // usage: roofline MODEL [--threads 2] [--depth 0] [--tokens 1] [--steps 64] [--isa N] [--copy]
+// [--fast]
 //   a step adds --tokens tokens to a sequence of --depth tokens
 #include <algorithm>
 #include <cstdio>
@@ -51,6 +52,7 @@ struct Options {
   std::string model;
   uint32_t threads = 2, depth = 0, tokens = 1, steps = 64, isa = 0;
   qinfer::io::Access access = qinfer::io::Access::kMap;
+  bool fast = false;
 };
 
 Options Parse(int argc, char** argv) {
@@ -59,6 +61,10 @@ Options Parse(int argc, char** argv) {
     const std::string name = argv[i];
     if (name == "--copy") {
       options.access = qinfer::io::Access::kCopy;
+      continue;
+    }
+    if (name == "--fast") {
+      options.fast = true;
       continue;
     }
     if (name.rfind("--", 0) != 0) {
@@ -76,7 +82,7 @@ Options Parse(int argc, char** argv) {
   if (options.model.empty()) {
     std::fprintf(stderr,
                  "usage: roofline MODEL [--threads N] [--depth N] [--tokens N] [--steps N] "
-                 "[--isa N] [--copy]\n");
+                 "[--isa N] [--copy] [--fast]\n");
     std::exit(2);
   }
   return options;
@@ -198,6 +204,8 @@ int main(int argc, char** argv) {
   qinfer::exec::ForwardOptions forward_options;
   forward_options.max_batch_tokens = batch;
   forward_options.times = &times;
+  forward_options.max_position = static_cast<uint32_t>(cache_options.max_tokens);
+  if (options.fast) forward_options.determinism = qinfer::exec::Determinism::kFast;
   const std::unique_ptr<qinfer::exec::Forward> forward =
       Take(qinfer::exec::Forward::Create(model, context, forward_options));
   const std::unique_ptr<qinfer::kv::Sequence> sequence = Take(cache->NewSequence());

@@ -110,6 +110,15 @@ head -c 6 l.npy | grep -q NUMPY || fail "l.npy is not a NumPy file"
 gives 0 bench int4.qinfer -p 16 -n 4 -r 1 --json --kv f16 --activations float --context 64
 for field in prefill_tps decode_tps model_bytes; do has out "\"$field\""; done
 gives 0 bench int4.qinfer -p 0 -n 2 -r 1 --json --context 64; has out '"prefill_tps":null'
+deepseek=${model%/*}/tiny-deepseek
+gives 0 bench "$deepseek" -p 64 -n 0 -r 1 --json --determinism fast --context 128; has out prefill_tps
+gives 0 generate "$deepseek" --prompt "Once upon a time" -n 4 --determinism fast --context 128
+r1=${model%/samples/*}/tests/golden/configs/deepseek-r1.json
+gives 0 info "$r1" --context 131072 --json; mv out strict
+gives 0 info "$r1" --context 131072 --json --determinism fast
+cmp -s out strict && fail "the memory plan does not know of --determinism"
+gives 2 bench "$deepseek" --determinism loose; has err "--determinism"
+gives 2 perplexity "$deepseek" --file "$model/tiny-heldout.txt" --determinism fast
 completes() { # EXPECTED WORDS...: what bash proposes after the words, the last of which is being written
   "$qinfer" completion bash > bash_completion
   local expected=$1 got
@@ -123,6 +132,7 @@ completes "avx2 avx512" qinfer generate m --isa = av
 completes "copy" qinfer info m --load c
 completes "int8" qinfer bench m --kv i
 completes "float" qinfer bench m --activations f
+completes "fast" qinfer chat m --determinism f
 completes "bash" qinfer completion b
 completes "--tools" qinfer render --to
 for shell in bash zsh fish; do

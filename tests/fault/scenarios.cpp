@@ -190,6 +190,33 @@ qinfer_status Generate(const Files& files, const Hooks& hooks, qinfer_error* err
   return qinfer_session_truncate(session.handle, 1, err);
 }
 
+// A prompt of latent attention that is long enough for its expanded form.
+qinfer_status Expand(const Files& files, const Hooks& hooks, qinfer_error* err) {
+  Runtime runtime;
+  Model model;
+  Engine engine;
+  Session session;
+  Task task;
+  TRY(OpenRuntime(hooks, &runtime, err));
+  qinfer_io io = hooks.open(&files.latent);
+  qinfer_source source = QINFER_SOURCE_INIT;
+  source.io = &io;
+  TRY(qinfer_model_load(runtime.handle, &source, nullptr, &model.handle, err));
+  qinfer_engine_options engine_options = QINFER_ENGINE_OPTIONS_INIT;
+  engine_options.max_sessions = 1;
+  engine_options.determinism = QINFER_DETERMINISM_FAST;
+  TRY(qinfer_engine_create(model.handle, &engine_options, &engine.handle, err));
+  TRY(qinfer_session_create(engine.handle, &session.handle, err));
+  int32_t tokens[80];
+  for (int32_t i = 0; i < 80; ++i) tokens[i] = i;
+  TRY(qinfer_session_append(session.handle, tokens, 80, err));
+  qinfer_generate_options options = QINFER_GENERATE_OPTIONS_INIT;
+  options.max_tokens = 1;
+  options.flags = QINFER_GENERATE_IGNORE_EOS;
+  TRY(qinfer_generate_begin(session.handle, &options, &task.handle, err));
+  return qinfer_task_wait(task.handle, UINT64_MAX, err);
+}
+
 qinfer_status RunAndTakeReport(Task* task, qinfer_error* err) {
   Report report;
   TRY(qinfer_task_wait(task->handle, UINT64_MAX, err));
@@ -324,6 +351,7 @@ bool LoadFiles(Files* files) {
       {files->path + "/config.json", &files->config},
       {files->path + "/model.safetensors", &files->weights},
       {QINFER_SOURCE_DIR "/tests/golden/gguf-models/llama-rope-freqs.gguf", &files->gguf},
+      {QINFER_SOURCE_DIR "/tests/golden/models/deepseek-v3-small/model-f16.gguf", &files->latent},
   };
   for (const auto& file : wanted) {
     if (ReadAll(file.path, file.out)) continue;
@@ -346,6 +374,7 @@ const std::vector<NamedScenario>& Scenarios() {
       {"load_gguf", LoadGguf},
       {"load_qinfer", LoadQinfer},
       {"generate", Generate},
+      {"expand", Expand},
       {"convert", Convert},
       {"quantize", Quantize},
       {"calibrate", Calibrate},

@@ -23,7 +23,8 @@ struct Hooks {
 struct Files {
   std::string weights, config, tokenizer, tokenizer_config;
   std::string gguf, qinfer;
-  std::string path;  // of the folder
+  std::string latent;  // a model with latent attention, in GGUF
+  std::string path;    // of the folder
 };
 // False, with a message on stderr: something of it is not there.
 bool LoadFiles(Files* files);

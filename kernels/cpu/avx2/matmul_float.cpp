@@ -206,4 +206,8 @@ void DecodeRow(const Matrix& m, uint32_t row, float* out) {
   frame::DecodeRow<FloatSimd>(m, row, out);
 }
 
+void DecodePanel(const Matrix& m, uint32_t panel, float* out) {
+  frame::DecodePanel<FloatSimd>(m, panel, out);
+}
+
 }  // namespace qinfer::kernels::avx2

@@ -24,6 +24,7 @@ void MatmulInt8(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
 void MatmulFloat(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end, const float* x,
                  size_t x_stride, uint32_t tokens, float* out, size_t out_stride, void* scratch);
 void DecodeRow(const Matrix& matrix, uint32_t row, float* out);
+void DecodePanel(const Matrix& matrix, uint32_t panel, float* out);
 
 void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out);
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out);

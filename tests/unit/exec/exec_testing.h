@@ -109,6 +109,8 @@ struct RunOptions {
   kernels::KvType kv = kernels::KvType::kF32;
   Activations activations = Activations::kFloat;
   uint64_t unit_budget = Deadline::kNever;  // Deadline::until_ns of every call of Run
+  Determinism determinism = Determinism::kStrict;
+  uint32_t expand_from = 0;  // ForwardOptions::expand_from
 };
 
 // All logits of a sequence, row after row.
@@ -127,6 +129,10 @@ inline StatusOr<std::vector<float>> LogitsOf(std::shared_ptr<const Model> model,
   ForwardOptions forward_options;
   forward_options.max_batch_tokens = forward_options.max_logit_rows = n;
   forward_options.activations = options.activations;
+  forward_options.max_position = n;
+  forward_options.determinism = options.determinism;
+  forward_options.expand_from = options.expand_from;
+  forward_options.expanded_type = options.kv;
   QINFER_ASSIGN_OR_RETURN(std::unique_ptr<Forward> forward,
                           Forward::Create(model, context, forward_options));
   std::vector<float> logits;

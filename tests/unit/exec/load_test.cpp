@@ -179,6 +179,7 @@ struct PlanCase {
   const char* source;
   bool qinfer;
   io::Access access;
+  Determinism determinism = Determinism::kStrict;
 };
 
 class MemoryPlans : public testing::TestWithParam<PlanCase> {};
@@ -204,6 +205,7 @@ TEST_P(MemoryPlans, HoldWithinTenPercent) {
     plan_options.logit_rows = 96;
     plan_options.max_sequences = 0;
     plan_options.k_type = plan_options.v_type = kernels::KvType::kF16;
+    plan_options.determinism = c.determinism;
     MemoryPlan plan;
     {
       Memory other;  // asking must not disturb what is measured
@@ -229,10 +231,13 @@ TEST_P(MemoryPlans, HoldWithinTenPercent) {
       EXPECT_GT(plan.mapped_bytes, 0u);
     }
     std::vector<int32_t> tokens(96);
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<int32_t>(i % (*model)->spec().vocab_size);
+    }
     RunOptions run;
     run.kv = kernels::KvType::kF16;
     run.activations = Activations::kAuto;
+    run.determinism = c.determinism;
     auto result = LogitsOf(*model, machine.context, tokens, run);
     ASSERT_TRUE(result.ok());
     logits[threads - 1] = *result;
@@ -267,7 +272,11 @@ INSTANTIATE_TEST_SUITE_P(
         PlanCase{"/tests/golden/models/olmo2-small/model-f16.gguf", false, io::Access::kMap},
         PlanCase{"/tests/golden/models/llama-blocks/model-blocks.gguf", true, io::Access::kMap},
         PlanCase{"/tests/golden/models/llama-blocks/model-blocks.gguf", true, io::Access::kCopy},
-        PlanCase{"/samples/models/tiny-llama", true, io::Access::kMap}));
+        PlanCase{"/samples/models/tiny-llama", true, io::Access::kMap},
+        PlanCase{"/tests/golden/models/deepseek-v3-small", false, io::Access::kMap},
+        PlanCase{"/tests/golden/models/deepseek-v3-small", false, io::Access::kMap,
+                 Determinism::kFast},
+        PlanCase{"/samples/models/tiny-deepseek", false, io::Access::kMap, Determinism::kFast}));
 
 TEST(MemoryPlanTest, AConfigurationAloneIsEnough) {
   Machine machine;

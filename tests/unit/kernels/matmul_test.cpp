@@ -141,6 +141,22 @@ TEST_P(QuantizedMatmul, CutsOfPanelsChangeNothing) {
     }
 }
 
+void ExpectPanelsAsRows(const Table& table, const Matrix& m) {
+  std::vector<float> panel(size_t{m.padded_cols()} * kPanelRows + 1), row(m.cols);
+  for (uint32_t p = 0; p < m.panels(); ++p) {
+    panel.back() = -5.0f;
+    table.decode_panel(m, p, panel.data());
+    ASSERT_EQ(panel.back(), -5.0f);
+    for (uint32_t r = p * kPanelRows; r < std::min(m.rows, (p + 1) * kPanelRows); ++r) {
+      SelectTable(Isa::kRef)->decode_row(m, r, row.data());
+      for (uint32_t k = 0; k < m.cols; ++k) {
+        const float value = panel[size_t{k} * kPanelRows + r % kPanelRows];
+        ASSERT_TRUE(SameBits(&row[k], &value, 1)) << table.name << " row " << r << " input " << k;
+      }
+    }
+  }
+}
+
 TEST_P(QuantizedMatmul, FloatActivationsGiveTheSameBits) {
   Rng rng(4);
   const Table& ref = *SelectTable(Isa::kRef);
@@ -163,6 +179,8 @@ TEST_P(QuantizedMatmul, FloatActivationsGiveTheSameBits) {
           ASSERT_TRUE(SameBits(expected.data(), out.data(), cols)) << ShapeName(GetParam());
           ASSERT_EQ(out[cols], -5.0f);
         }
+      for (const Table* table : TablesUnderTest()) ExpectPanelsAsRows(*table, w.matrix);
+      ExpectPanelsAsRows(ref, w.matrix);
     }
 }
 
@@ -190,7 +208,9 @@ TEST(FloatMatmul, EveryTableGivesTheSameBits) {
           table->decode_row(w.matrix, rows - 1, row.data());
           ASSERT_TRUE(SameBits(expected.data(), row.data(), cols));
           ASSERT_EQ(row[cols], -5.0f);
+          ExpectPanelsAsRows(*table, w.matrix);
         }
+        ExpectPanelsAsRows(ref, w.matrix);
       }
 }
 
