@@ -8,7 +8,7 @@ namespace qinfer::exec {
 namespace {
 
 constexpr uint64_t kUnitScores = 500000;  // multiply-adds of one attention unit
-// And where no heads share keys, so that only many tokens do.
+// And where no heads share keys, so that many tokens must.
 constexpr uint64_t kUnitExpanded = 4000000;
 constexpr uint32_t kLeastTile = 4;
 constexpr uint32_t kRopeTokens = 16;  // of one unit
@@ -131,8 +131,10 @@ uint32_t ForwardImpl::CutAttention(uint64_t* work) {
     if (a.window != 0) keys = std::min<uint64_t>(keys, a.window + segment.tokens);
     const uint64_t per_query = keys * group_heads * (kv.key_dim + kv.value_dim);
     *work += per_query * kv.heads * segment.tokens;
+    // Rows are worked on four at a time.
+    const uint64_t by_work = expanded_ ? unit / per_query / 4 * 4 : unit / per_query;
     segment.tile = static_cast<uint32_t>(std::min<uint64_t>(
-        segment.tokens, std::min<uint64_t>(most, std::max<uint64_t>(least, unit / per_query))));
+        segment.tokens, std::min<uint64_t>(most, std::max<uint64_t>(least, by_work))));
     units += uint64_t{CeilDiv(segment.tokens, segment.tile)} * kv.heads;
   }
   uint32_t parts = 1;
