@@ -16,7 +16,9 @@ inline bool ReadTokens(const exec::Model& model, const std::string& path,
   if (!file.good() || model.tokenizer() == nullptr) return false;
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::pmr::vector<int32_t> ids;
-  if (!model.tokenizer()->Encode(text, {}, &ids).ok()) return false;
+  tokenizer::EncodeOptions options;
+  options.parse_special = false;  // as llama.cpp's tool: "<unk>" in WikiText is text
+  if (!model.tokenizer()->Encode(text, options, &ids).ok()) return false;
   tokens->assign(ids.begin(), ids.end());
   return true;
 }
