@@ -169,8 +169,11 @@ struct Table {
   // positions; blocks without a visible key are skipped: m' = max(m, max s) (NaN is ignored);
   // a = exp(m - m'); p = exp(s - m'), +0 where masked; l = fma(l, a, sum p) with key i of the block
   // in lane i % 16 and the fixed tree; o = o * a, then for each visible key in order
-  // o = fma(p, v, o) (INT8: o = fma(p * sv_g, float(code), o)); at the end o * (1 / l). Sinks join
-  // first: m = sink, l = 1.
+  // o = fma(p, v, o). INT8, for each group of 64 values: w = p * sv_g of all visible keys of the
+  // block become codes of 8 bits without a sign, u = w * (255 / max w) to nearest even, and with
+  // the exact integer I = sum u * code: o = fma(float(I), max w * (1 / 255), o). All u and the
+  // factor are zero for max w < 2^-110; where some w is no finite number or has a sign the factor
+  // is NaN. At the end o * (1 / l). Sinks join first: m = sink, l = 1.
   void (*attention)(const AttentionArgs& args);
 
   // Index of the largest value, the lowest index of equals; NaN counts as smaller than everything.

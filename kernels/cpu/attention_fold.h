@@ -30,6 +30,7 @@ struct State {
   uint8_t* latent_values;  // V planes of the block at hand, made from its keys
   size_t latent_stride;
   uint32_t latent_base;
+  uint8_t* block_values;  // INT8: the codes of the block at hand as Simd multiplies them
 };
 
 struct Range {
@@ -40,6 +41,8 @@ struct Tile {
   uint32_t row;          // first
   Range visible[kTile];  // in this block, absolute keys; empty if begin >= end
   Range all;             // their union
+  bool whole;            // all of them see all keys of the block
+  Range unprepared;      // INT8 values of the block that Simd has not prepared yet: whole pages
   alignas(32) float s[kTile][kAttentionBlock];
   float decay[kTile];
 };
@@ -96,28 +99,11 @@ QINFER_FN void ValueRange(const State& st, float* const* o, const float (*p)[kAt
                           Range keys, uint32_t base, const float* decay) {
   if (keys.begin >= keys.end) return;
   constexpr uint32_t kLanes = Simd::kValueLanes;
-  const AttentionArgs& args = *st.args;
-  alignas(32) float scaled[R][kAttentionBlock];
-  const float* by[R];
-  for (uint32_t g = 0; g * layout::kKvGroup < args.v_head_dim; ++g) {
-    for (int r = 0; r < R; ++r) by[r] = p[r];
-    if constexpr (V == KvType::kInt8) {  // fold the group's scales into the probabilities
-      for (uint32_t key = keys.begin / kPageTokens * kPageTokens; key < keys.end;
-           key += kPageTokens) {
-        const float* sv = ValueScales(st, key, g);
-        for (int r = 0; r < R; ++r) {
-          Simd::Multiply16(p[r] + (key - base), sv, scaled[r] + (key - base));
-          by[r] = scaled[r];
-        }
-      }
-    }
-    const uint32_t end = Min(args.v_head_dim, (g + 1) * layout::kKvGroup);
-    uint32_t at = g * layout::kKvGroup;
-    for (; at + C * kLanes <= end; at += C * kLanes)
-      Simd::template AddValues<V, R, C>(st, o, by, keys, base, at, decay);
-    for (; at < end; at += kLanes)
-      Simd::template AddValues<V, R, 1>(st, o, by, keys, base, at, decay);
-  }
+  const uint32_t end = st.args->v_head_dim;
+  uint32_t at = 0;
+  for (; at + C * kLanes <= end; at += C * kLanes)
+    Simd::template AddValues<V, R, C>(st, o, p, keys, base, at, decay);
+  for (; at < end; at += kLanes) Simd::template AddValues<V, R, 1>(st, o, p, keys, base, at, decay);
 }
 
 template <class Simd, KvType V, int R>
@@ -152,6 +138,31 @@ QINFER_FN void Values(const State& st, const Tile& tile, uint32_t base) {
   }
 }
 
+// INT8: whole pages, since the weights of masked keys are zero.
+template <class Simd, int R>
+QINFER_FN void Int8Values(const State& st, Tile& tile, uint32_t base) {
+  constexpr int C = Simd::Int8Vectors(R);
+  constexpr uint32_t kLanes = Simd::kValueLanes;
+  const Range pages = {tile.all.begin / kPageTokens * kPageTokens,
+                       (tile.all.end + kPageTokens - 1) / kPageTokens * kPageTokens};
+  // Not before scores: by then what the block before has asked for is there.
+  for (uint32_t& key = tile.unprepared.begin; key < tile.unprepared.end; key += kPageTokens)
+    Simd::PrepareInt8(st, key, base);
+  alignas(64) typename Simd::Weight weights[R][kAttentionBlock];
+  float scales[kTile];
+  float* o[R];
+  for (int r = 0; r < R; ++r) o[r] = st.o + (tile.row + static_cast<uint32_t>(r)) * st.o_stride;
+  for (uint32_t g = 0; g * layout::kKvGroup < st.args->v_head_dim; ++g) {
+    Simd::template QuantizeWeights<R>(st, tile, base, pages, g, weights, scales);
+    const uint32_t end = Min(st.args->v_head_dim, (g + 1) * layout::kKvGroup);
+    uint32_t at = g * layout::kKvGroup;
+    for (; at + C * kLanes <= end; at += C * kLanes)
+      Simd::template AddInt8<R, C>(st, o, weights, scales, tile.decay, pages, base, at);
+    for (; at < end; at += kLanes)
+      Simd::template AddInt8<R, 1>(st, o, weights, scales, tile.decay, pages, base, at);
+  }
+}
+
 // One block of keys for R rows, all of which see some of it.
 template <class Simd, int R>
 void Block(const State& st, Tile& tile, uint32_t base) {
@@ -163,7 +174,7 @@ void Block(const State& st, Tile& tile, uint32_t base) {
     case KvType::kF16:
       return Values<Simd, KvType::kF16, R>(st, tile, base);
     default:
-      return Values<Simd, KvType::kInt8, R>(st, tile, base);
+      return Int8Values<Simd, R>(st, tile, base);
   }
 }
 
@@ -193,6 +204,8 @@ QINFER_FN State Prepare(const AttentionArgs& args) {
                      layout::AttentionStateBytes(rows, args.head_dim, args.v_head_dim);
   st.latent_stride = layout::ValuePlaneBytes(args.k_type, args.v_head_dim);
   st.latent_base = 0;
+  st.block_values = st.latent_values;
+  if (args.latent) st.block_values += kAttentionBlock / kPageTokens * st.latent_stride;
   memset(st.o, 0, rows * st.o_stride * sizeof(float));
   for (uint32_t row = 0; row < rows; ++row) {
     st.m[row] = args.sinks != nullptr ? args.sinks[row % args.group_heads] : -__builtin_inff();
@@ -220,9 +233,14 @@ QINFER_FN State Prepare(const AttentionArgs& args) {
 //   Softmax<R>(st, tile, base): scores of R rows become probabilities (+0 where masked), their m
 //     and l move on, tile.decay is what o is multiplied by
 //   Scale(x, by, n), ScaleTo(x, by, n, out): n a multiple of 16 for Scale, any for ScaleTo
-//   Multiply16(x, y, out)
 //   kValueLanes, ValueVectors(R), AddValues<V, R, C>(st, o, p, keys, base, at, decay):
 //     o[r][at .. at + C * lanes) = fma(p[r][key - base], v, o) over keys in order, of o * decay[r]
+//   INT8: Weight, Int8Vectors(R),
+//     PrepareInt8(st, key, base): a page's codes into st.block_values
+//     QuantizeWeights<R>(st, tile, base, pages, g, weights, scales): 0 for all keys of these pages
+//       that are masked
+//     AddInt8<R, C>(st, o, weights, scales, decay, pages, base, at): o[r][at .. at + C * lanes) =
+//       fma(sum of weights[r][key - base] * code over whole pages, scales[r], o * decay[r])
 template <class Simd>
 QINFER_FN void Attention(const AttentionArgs& args) {
   State st = Prepare<Simd>(args);
@@ -234,11 +252,11 @@ QINFER_FN void Attention(const AttentionArgs& args) {
   memset(tile.s, 0, sizeof(tile.s));
   for (uint32_t base = first / kAttentionBlock * kAttentionBlock;
        base < args.first_position + args.tokens; base += kAttentionBlock) {
+    tile.unprepared = {base > first ? base : first / kPageTokens * kPageTokens,
+                       Min(base + kAttentionBlock, args.first_position + args.tokens)};
     if (args.latent) {
-      const uint32_t end = Min(base + kAttentionBlock, args.first_position + args.tokens);
       st.latent_base = base;
-      for (uint32_t key = base > first ? base : first / kPageTokens * kPageTokens; key < end;
-           key += kPageTokens) {
+      for (uint32_t key = tile.unprepared.begin; key < tile.unprepared.end; key += kPageTokens) {
         layout::LatentToValues(Page(args, key) + args.k_offset, args.k_type, args.head_dim,
                                args.v_head_dim,
                                st.latent_values + (key - base) / kPageTokens * st.latent_stride);
@@ -260,6 +278,8 @@ QINFER_FN void Attention(const AttentionArgs& args) {
         ++token;
       }
       tile.all = {tile.visible[0].begin, tile.visible[count - 1].end};
+      tile.whole =
+          tile.visible[count - 1].begin == base && tile.visible[0].end == base + kAttentionBlock;
       if (count == 4)
         Block<Simd, 4>(st, tile, base);
       else if (count == 3)

@@ -11,6 +11,8 @@
 namespace qinfer::kernels::ref {
 namespace {
 
+constexpr uint32_t kInfinityBits = 0x7f800000;
+
 template <typename T>
 void Store(uint8_t* plane, size_t index, T value) {
   std::memcpy(plane + index * sizeof(T), &value, sizeof(T));
@@ -79,38 +81,63 @@ float Score(const AttentionArgs& args, const uint8_t* plane, uint32_t slot, cons
   return args.softcap == 0.0f ? s : args.softcap * math::Tanh(s / args.softcap);
 }
 
-// Values that are the beginnings of keys.
-void AddLatent(const AttentionArgs& args, const uint8_t* plane, uint32_t slot, float p, float* o) {
-  const uint8_t* scales = plane + layout::KCodeBytes(args.head_dim);
+// A value as float types hold it; values may be the beginnings of keys.
+void AddValue(const AttentionArgs& args, const uint8_t* page, uint32_t slot, float p, float* o) {
+  const uint8_t* plane = page + (args.latent ? args.k_offset : args.v_offset);
   for (uint32_t d = 0; d < args.v_head_dim; ++d) {
-    const size_t at = size_t{d} * kPageTokens + slot;
-    if (args.k_type == KvType::kInt8) {
-      const float ps = p * Load<float>(scales, d / layout::kKvGroup * kPageTokens + slot);
-      const auto code = static_cast<int8_t>(plane[d / 4 * 64 + slot * 4 + d % 4]);
-      o[d] = __builtin_fmaf(ps, static_cast<float>(code), o[d]);
-    } else {
-      const float v = args.k_type == KvType::kF32 ? Load<float>(plane, at)
-                                                  : HalfToFloat(Load<uint16_t>(plane, at));
-      o[d] = __builtin_fmaf(p, v, o[d]);
-    }
-  }
-}
-
-void AddValue(const AttentionArgs& args, const uint8_t* plane, uint32_t slot, float p, float* o) {
-  if (args.v_type == KvType::kInt8) {
-    const uint8_t* codes = plane + slot * layout::VCodeStride(args.v_head_dim);
-    const uint8_t* scales = plane + layout::VCodeBytes(args.v_head_dim);
-    for (uint32_t d = 0; d < args.v_head_dim; ++d) {
-      const float ps = p * Load<float>(scales, d / layout::kKvGroup * kPageTokens + slot);
-      o[d] = __builtin_fmaf(ps, static_cast<float>(static_cast<int8_t>(codes[d])), o[d]);
-    }
-    return;
-  }
-  for (uint32_t d = 0; d < args.v_head_dim; ++d) {
-    const size_t at = size_t{slot} * args.v_head_dim + d;
+    const size_t at =
+        args.latent ? size_t{d} * kPageTokens + slot : size_t{slot} * args.v_head_dim + d;
     const float v = args.v_type == KvType::kF32 ? Load<float>(plane, at)
                                                 : HalfToFloat(Load<uint16_t>(plane, at));
     o[d] = __builtin_fmaf(p, v, o[d]);
+  }
+}
+
+// INT8: weights become codes of 8 bits without a sign; returns their scale.
+float QuantizeWeights(const float* w, uint32_t count, uint8_t* codes) {
+  uint32_t top = 0;  // as integers weights have the same order, and what is no weight lies above
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, w + i, 4);
+    top = std::max(top, bits);
+  }
+  float largest;
+  std::memcpy(&largest, &top, 4);
+  if (top >= kInfinityBits || largest < 0x1p-110f) {
+    std::fill(codes, codes + count, uint8_t{0});
+    return top >= kInfinityBits ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
+  }
+  const float inverse = 255.0f / largest;
+  for (uint32_t i = 0; i < count; ++i)
+    codes[i] = static_cast<uint8_t>((w[i] * inverse + math::kRoundMagic) - math::kRoundMagic);
+  return largest * (1.0f / 255.0f);
+}
+
+// Group g of the values of `count` keys from `key` on, which lie in one block, with probabilities
+// p.
+void AddInt8(const AttentionArgs& args, uint32_t g, uint32_t key, uint32_t count, const float* p,
+             float* o) {
+  const auto plane = [&](uint32_t i) {
+    return args.pages[(key + i) / kPageTokens - args.first_page] +
+           (args.latent ? args.k_offset : args.v_offset);
+  };
+  const size_t scales =
+      args.latent ? layout::KCodeBytes(args.head_dim) : layout::VCodeBytes(args.v_head_dim);
+  float w[kAttentionBlock];
+  uint8_t codes[kAttentionBlock];
+  for (uint32_t i = 0; i < count; ++i)
+    w[i] = p[i] * Load<float>(plane(i) + scales, g * kPageTokens + (key + i) % kPageTokens);
+  const float scale = QuantizeWeights(w, count, codes);
+  const uint32_t end = std::min(args.v_head_dim, (g + 1) * layout::kKvGroup);
+  for (uint32_t d = g * layout::kKvGroup; d < end; ++d) {
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t slot = (key + i) % kPageTokens;
+      const size_t at = args.latent ? d / 4 * 64 + slot * 4 + d % 4
+                                    : slot * layout::VCodeStride(args.v_head_dim) + d;
+      sum += codes[i] * static_cast<int8_t>(plane(i)[at]);
+    }
+    o[d] = __builtin_fmaf(static_cast<float>(sum), scale, o[d]);
   }
 }
 
@@ -165,11 +192,12 @@ void Attention(const AttentionArgs& args) {
       m = top;
       l = __builtin_fmaf(l, a, Tree(lanes));
       for (uint32_t d = 0; d < args.v_head_dim; ++d) o[d] *= a;
-      for (uint32_t key = begin; key < end; ++key) {
-        if (args.latent)
-          AddLatent(args, page(key) + args.k_offset, key % kPageTokens, s[key - base], o);
-        else
-          AddValue(args, page(key) + args.v_offset, key % kPageTokens, s[key - base], o);
+      if (args.v_type == KvType::kInt8) {
+        for (uint32_t g = 0; g * layout::kKvGroup < args.v_head_dim; ++g)
+          AddInt8(args, g, begin, end - begin, s + (begin - base), o);
+      } else {
+        for (uint32_t key = begin; key < end; ++key)
+          AddValue(args, page(key), key % kPageTokens, s[key - base], o);
       }
     }
     const float inverse = 1.0f / l;

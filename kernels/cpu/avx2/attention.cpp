@@ -1,16 +1,12 @@
 // AVX2 attention (its part of kernels/cpu/attention_fold.h): scores of keys, softmax of a block,
 // sums of values; and the KV planes it reads.
-#include "kernels/cpu/attention_fold.h"
-#include "kernels/cpu/avx2/avx2.h"
+#include "kernels/cpu/avx2/attention_values.h"
 
 namespace qinfer::kernels::avx2 {
 namespace {
 
 using fold::Page;
 using fold::QueryRow;
-using fold::Range;
-using fold::State;
-using fold::Tile;
 
 // ---- Scores -----------------------------------------------------------------------------------
 template <KvType K>
@@ -167,18 +163,13 @@ QINFER_FN __m256 ExpBelowZero(__m256 x) {
 QINFER_FN void Softmax(const State& st, Tile& tile, int r, uint32_t base) {
   const AttentionArgs& args = *st.args;
   float* s = tile.s[r];
-  const Range range = tile.visible[r];
-  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  const __m256i low = _mm256_set1_epi32(static_cast<int32_t>(range.begin - base) - 1);
-  const __m256i high = _mm256_set1_epi32(static_cast<int32_t>(range.end - base));
+  const Range visible = {tile.visible[r].begin - base, tile.visible[r].end - base};
   const __m256 minus_infinity = Set(-__builtin_inff());
   __m256 masks[8], values[8];
   __m256 top = Set(st.m[tile.row + r]);
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {
-    const __m256i at = _mm256_add_epi32(lane, _mm256_set1_epi32(i * 8));
-    masks[i] = _mm256_castsi256_ps(
-        _mm256_and_si256(_mm256_cmpgt_epi32(at, low), _mm256_cmpgt_epi32(high, at)));
+    masks[i] = VisibleMask(visible, i * 8);
     __m256 v = _mm256_mul_ps(_mm256_load_ps(s + i * 8), Set(args.scale));
     if (args.softcap != 0.0f)
       v = _mm256_mul_ps(Set(args.softcap), Tanh(_mm256_div_ps(v, Set(args.softcap))));
@@ -205,60 +196,6 @@ QINFER_FN void Softmax(const State& st, Tile& tile, int r, uint32_t base) {
   tile.decay[r] = decay;
 }
 
-// ---- Values -----------------------------------------------------------------------------------
-// Eight values at `at` of a slot's row of V; `n` of them exist.
-template <KvType V>
-QINFER_FN __m256 LoadValue(const uint8_t* row, uint32_t at, uint32_t n) {
-  if constexpr (V == KvType::kInt8) {
-    const __m128i c = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(row + at));
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(c));
-  } else if constexpr (V == KvType::kF32) {
-    return LoadTail(reinterpret_cast<const float*>(row) + at, n);
-  } else {
-    if (n >= 8) return LoadHalf(row + at * 2);
-    uint16_t tail[8] = {};
-    memcpy(tail, row + at * 2, n * 2);
-    return LoadHalf(tail);
-  }
-}
-
-// o[R][at .. at + 8C) = fma(p, v, o) over keys [begin, end) in order, of o * decay;
-// p[r][key - base].
-template <KvType V, int R, int C>
-QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p, Range keys,
-                         uint32_t base, uint32_t at, const float* decay) {
-  const AttentionArgs& args = *st.args;
-  __m256 sum[R][C];
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-    for (int c = 0; c < C; ++c)
-      sum[r][c] = _mm256_mul_ps(_mm256_loadu_ps(o[r] + at + c * 8), Set(decay[r]));
-  constexpr size_t kBytes = C * 8 * fold::kItemBytes<V>;
-  const size_t stride = fold::ValueStride<V>(args);
-  for (uint32_t key = keys.begin; key < keys.end;) {
-    const uint8_t* row = fold::ValuePlane(st, key) + key % kPageTokens * stride;
-    const ptrdiff_t ahead = fold::ValuesAhead(args, key);
-    const uint32_t stop = Min(keys.end, key / kPageTokens * kPageTokens + kPageTokens);
-    for (; key < stop; ++key, row += stride) {
-#pragma GCC unroll 4
-      for (size_t line = 0; line < kBytes; line += 64)
-        fold::Ask(row + at * fold::kItemBytes<V> + line, ahead);
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) {
-        const __m256 v = LoadValue<V>(row, at + c * 8, args.v_head_dim - at - c * 8);
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r)
-          sum[r][c] = _mm256_fmadd_ps(Set(p[r][key - base]), v, sum[r][c]);
-      }
-    }
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) _mm256_storeu_ps(o[r] + at + c * 8, sum[r][c]);
-}
-
 struct AttentionSimd {
   QINFER_FN float Quantize(const float* x, uint32_t count, int8_t* codes) {
     return QuantizeBlock(x, count, codes);
@@ -279,16 +216,29 @@ struct AttentionSimd {
     for (uint32_t i = 0; i < n; i += 8)
       StoreTail(out + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), Set(by)), n - i);
   }
-  QINFER_FN void Multiply16(const float* x, const float* y, float* out) {
-    for (int i = 0; i < 16; i += 8)
-      _mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i)));
-  }
   static constexpr uint32_t kValueLanes = 8;
   static constexpr int ValueVectors(int rows) { return rows == 1 ? 8 : rows < 4 ? 4 : 2; }
   template <KvType V, int R, int C>
-  QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p, Range keys,
-                           uint32_t base, uint32_t at, const float* decay) {
+  QINFER_FN void AddValues(const State& st, float* const* o, const float (*p)[kAttentionBlock],
+                           Range keys, uint32_t base, uint32_t at, const float* decay) {
     avx2::AddValues<V, R, C>(st, o, p, keys, base, at, decay);
+  }
+  using Weight = uint16_t;
+  static constexpr int Int8Vectors(int rows) { return rows < 3 ? 4 : 2; }
+  QINFER_FN void PrepareInt8(const State& st, uint32_t key, uint32_t base) {
+    avx2::PrepareInt8(st, key, base);
+  }
+  template <int R>
+  QINFER_FN void QuantizeWeights(const State& st, const Tile& tile, uint32_t base, Range pages,
+                                 uint32_t g, Weight (*weights)[kAttentionBlock], float* scales) {
+    for (int r = 0; r < R; ++r)
+      scales[r] = avx2::QuantizeWeights(st, tile, r, base, pages, g, weights[r]);
+  }
+  template <int R, int C>
+  QINFER_FN void AddInt8(const State& st, float* const* o, const Weight (*weights)[kAttentionBlock],
+                         const float* scales, const float* decay, Range pages, uint32_t base,
+                         uint32_t at) {
+    avx2::AddInt8<R, C>(st, o, weights, scales, decay, pages, base, at);
   }
   QINFER_FN void ToHalf(const float* x, uint32_t n, uint16_t* out) {
     for (uint32_t i = 0; i < n; i += 8)

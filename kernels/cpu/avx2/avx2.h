@@ -101,6 +101,10 @@ QINFER_FN float MaxTree(__m256 v) {
   return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
+// Keeps a running sum in a register: compilers otherwise gather the terms of a chain of integer
+// additions first, many more than there are registers.
+QINFER_FN void Pin(__m256i& v) { __asm__ volatile("" : "+x"(v)); }
+
 // ---- Elementary functions -----------------------------------------------------------------------
 QINFER_FN __m256 Set(float f) { return _mm256_set1_ps(f); }
 QINFER_FN __m256 Abs(__m256 x) { return _mm256_andnot_ps(Set(-0.0f), x); }

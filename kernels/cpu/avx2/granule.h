@@ -7,10 +7,6 @@
 namespace qinfer::kernels::avx2 {
 namespace {
 
-// Keeps a running sum in a register: compilers otherwise gather the terms of a chain of integer
-// additions first, many more than there are registers.
-QINFER_FN void Pin(__m256i& v) { __asm__ volatile("" : "+x"(v)); }
-
 QINFER_FN __m256i Dot16(__m256i u, __m256i a) { return _mm256_maddubs_epi16(u, a); }
 // Widens 16-bit sums to 32 bits, times a factor per row: nothing, or the group's sub-scale in both
 // halves of a lane.

@@ -1,16 +1,12 @@
 // AVX-512 attention (its part of kernels/cpu/attention_fold.h): scores of keys, softmax of a block,
 // sums of values; and the KV planes it reads.
-#include "kernels/cpu/attention_fold.h"
-#include "kernels/cpu/avx512/avx512.h"
+#include "kernels/cpu/avx512/attention_values.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
 
 using fold::Page;
 using fold::QueryRow;
-using fold::Range;
-using fold::State;
-using fold::Tile;
 
 // ---- Scores -----------------------------------------------------------------------------------
 template <KvType K>
@@ -156,27 +152,6 @@ QINFER_FN __m512 ExpBelowZero(__m512 x) {
   return _mm512_scalef_ps(p, n);
 }
 
-// One number of each of four rows: four lanes each.
-QINFER_FN __m512 Spread(const float* x, __mmask8 rows) {
-  const __m512i by = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-  return _mm512_permutexvar_ps(by, _mm512_castps128_ps512(_mm_maskz_loadu_ps(rows, x)));
-}
-QINFER_FN void Gather(float* x, __mmask8 rows, __m512 v) {
-  const __m512i by = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
-  _mm_mask_storeu_ps(x, rows, _mm512_castps512_ps128(_mm512_permutexvar_ps(by, v)));
-}
-// The fixed tree of four rows, spread.
-template <typename F>
-QINFER_FN __m512 TreeOfRows(const __m512* v, F&& f) {
-  const auto halves = [&](__m512 x, __m512 y) QINFER_LAMBDA {
-    return f(_mm512_shuffle_f32x4(x, y, 0x44), _mm512_shuffle_f32x4(x, y, 0xee));
-  };
-  const __m512 x = halves(v[0], v[1]), y = halves(v[2], v[3]);
-  __m512 z = f(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd));
-  z = f(z, _mm512_permute_ps(z, 0x4e));
-  return f(z, _mm512_permute_ps(z, 0xb1));
-}
-
 // kWhole: all rows see all keys of the block.
 template <int R, bool kWhole>
 QINFER_FN void SoftmaxRows(const State& st, Tile& tile, uint32_t base) {
@@ -186,13 +161,10 @@ QINFER_FN void SoftmaxRows(const State& st, Tile& tile, uint32_t base) {
   __mmask16 masks[R][4];
   __m512 s[R][4], top[4] = {}, sum[4] = {};
   Unroll<R>([&](auto r) QINFER_LAMBDA {
-    const uint32_t begin = tile.visible[r].begin - base, end = tile.visible[r].end - base;
     Unroll<4>([&](auto i) QINFER_LAMBDA {
       constexpr uint32_t at = i * 16;
       s[r][i] = _mm512_mul_ps(_mm512_loadu_ps(tile.s[r] + at), scale);
-      if constexpr (!kWhole)
-        masks[r][i] = static_cast<__mmask16>(TailMask(end > at ? end - at : 0) &
-                                             ~TailMask(begin > at ? begin - at : 0));
+      if constexpr (!kWhole) masks[r][i] = VisibleMask(tile.visible[r], base + at);
     });
   });
   if (args.softcap != 0.0f) {
@@ -231,65 +203,6 @@ QINFER_FN void SoftmaxRows(const State& st, Tile& tile, uint32_t base) {
   Gather(tile.decay, kRows, decay);
 }
 
-template <int R>
-QINFER_FN void Softmax(const State& st, Tile& tile, uint32_t base) {
-  bool whole = true;
-  for (int r = 0; r < R; ++r)
-    whole &= tile.visible[r].begin == base && tile.visible[r].end == base + kAttentionBlock;
-  if (whole)
-    SoftmaxRows<R, true>(st, tile, base);
-  else
-    SoftmaxRows<R, false>(st, tile, base);
-}
-
-// ---- Values -----------------------------------------------------------------------------------
-// Sixteen values at `at` of a slot's row of V; `n` of them exist.
-template <KvType V>
-QINFER_FN __m512 LoadValue(const uint8_t* row, uint32_t at, uint32_t n) {
-  if constexpr (V == KvType::kInt8) {
-    return _mm512_cvtepi32_ps(WidenS8(row + at));
-  } else if constexpr (V == KvType::kF32) {
-    return LoadTail(reinterpret_cast<const float*>(row) + at, n);
-  } else {
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(TailMask(n), row + at * 2));
-  }
-}
-
-// o[R][at .. at + 16C) = fma(p, v, o) over keys [begin, end) in order, of o * decay;
-// p[r][key - base].
-template <KvType V, int R, int C>
-QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p, Range keys,
-                         uint32_t base, uint32_t at, const float* decay) {
-  const AttentionArgs& args = *st.args;
-  __m512 sum[R][C];
-  QINFER_UNROLL(4)
-  for (int r = 0; r < R; ++r) QINFER_UNROLL(4)
-  for (int c = 0; c < C; ++c)
-    sum[r][c] = _mm512_mul_ps(_mm512_loadu_ps(o[r] + at + c * 16), Set(decay[r]));
-  constexpr size_t kBytes = C * 16 * fold::kItemBytes<V>;
-  const size_t stride = fold::ValueStride<V>(args);
-  for (uint32_t key = keys.begin; key < keys.end;) {
-    const uint8_t* row = fold::ValuePlane(st, key) + key % kPageTokens * stride;
-    const ptrdiff_t ahead = fold::ValuesAhead(args, key);
-    const uint32_t stop = Min(keys.end, key / kPageTokens * kPageTokens + kPageTokens);
-    for (; key < stop; ++key, row += stride) {
-      QINFER_UNROLL(4)
-      for (size_t line = 0; line < kBytes; line += 64)
-        fold::Ask(row + at * fold::kItemBytes<V> + line, ahead);
-      QINFER_UNROLL(4)
-      for (uint32_t c = 0; c < C; ++c) {
-        const __m512 v = LoadValue<V>(row, at + c * 16, args.v_head_dim - at - c * 16);
-        QINFER_UNROLL(4)
-        for (int r = 0; r < R; ++r)
-          sum[r][c] = _mm512_fmadd_ps(Set(p[r][key - base]), v, sum[r][c]);
-      }
-    }
-  }
-  QINFER_UNROLL(4)
-  for (int r = 0; r < R; ++r) QINFER_UNROLL(4)
-  for (int c = 0; c < C; ++c) _mm512_storeu_ps(o[r] + at + c * 16, sum[r][c]);
-}
-
 struct AttentionSimd {
   QINFER_FN float Quantize(const float* x, uint32_t count, int8_t* codes) {
     return QuantizeBlock(x, count, codes);
@@ -300,7 +213,10 @@ struct AttentionSimd {
   }
   template <int R>
   QINFER_FN void Softmax(const State& st, Tile& tile, uint32_t base) {
-    avx512::Softmax<R>(st, tile, base);
+    if (tile.whole)
+      SoftmaxRows<R, true>(st, tile, base);
+    else
+      SoftmaxRows<R, false>(st, tile, base);
   }
   QINFER_FN void Scale(float* x, float by, size_t n) {
     for (size_t i = 0; i < n; i += 16)
@@ -310,15 +226,31 @@ struct AttentionSimd {
     for (uint32_t i = 0; i < n; i += 16)
       StoreTail(out + i, _mm512_mul_ps(_mm512_loadu_ps(x + i), Set(by)), n - i);
   }
-  QINFER_FN void Multiply16(const float* x, const float* y, float* out) {
-    _mm512_storeu_ps(out, _mm512_mul_ps(_mm512_loadu_ps(x), _mm512_loadu_ps(y)));
-  }
   static constexpr uint32_t kValueLanes = 16;
   static constexpr int ValueVectors(int /*rows*/) { return 4; }
   template <KvType V, int R, int C>
-  QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p, Range keys,
-                           uint32_t base, uint32_t at, const float* decay) {
+  QINFER_FN void AddValues(const State& st, float* const* o, const float (*p)[kAttentionBlock],
+                           Range keys, uint32_t base, uint32_t at, const float* decay) {
     avx512::AddValues<V, R, C>(st, o, p, keys, base, at, decay);
+  }
+  using Weight = uint8_t;
+  static constexpr int Int8Vectors(int /*rows*/) { return 4; }
+  QINFER_FN void PrepareInt8(const State& st, uint32_t key, uint32_t base) {
+    avx512::PrepareInt8(st, key, base);
+  }
+  template <int R>
+  QINFER_FN void QuantizeWeights(const State& st, const Tile& tile, uint32_t base, Range pages,
+                                 uint32_t g, Weight (*weights)[kAttentionBlock], float* scales) {
+    if (tile.whole)
+      avx512::QuantizeWeights<R, true>(st, tile, base, pages, g, weights, scales);
+    else
+      avx512::QuantizeWeights<R, false>(st, tile, base, pages, g, weights, scales);
+  }
+  template <int R, int C>
+  QINFER_FN void AddInt8(const State& st, float* const* o, const Weight (*weights)[kAttentionBlock],
+                         const float* scales, const float* decay, Range pages, uint32_t base,
+                         uint32_t at) {
+    avx512::AddInt8<R, C>(st, o, weights, scales, decay, pages, base, at);
   }
   QINFER_FN void ToHalf(const float* x, uint32_t n, uint16_t* out) {
     _mm256_storeu_si256(

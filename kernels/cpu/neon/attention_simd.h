@@ -136,15 +136,6 @@ QINFER_FN void ScoreInt8(const State& st, fold::Tile& tile, uint32_t key, uint32
 // Sixteen values at `at` of a slot's row of V; `n` of them exist.
 template <KvType V>
 QINFER_FN void LoadValues(const uint8_t* row, uint32_t at, uint32_t n, float32x4_t (&v)[4]) {
-  if constexpr (V == KvType::kInt8) {
-    const int8x16_t codes = Signed(vld1q_u8(row + at));
-    const int16x8_t low = vmovl_s8(vget_low_s8(codes)), high = vmovl_high_s8(codes);
-    v[0] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(low)));
-    v[1] = vcvtq_f32_s32(vmovl_high_s16(low));
-    v[2] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(high)));
-    v[3] = vcvtq_f32_s32(vmovl_high_s16(high));
-    return;
-  }
   if (n >= 16) {
     QINFER_UNROLL(4)
     for (uint32_t i = 0; i < 4; ++i) v[i] = LoadFloats<V>(row, at + i * 4);
@@ -155,6 +146,43 @@ QINFER_FN void LoadValues(const uint8_t* row, uint32_t at, uint32_t n, float32x4
   memcpy(tail, row + at * kBytes, n * kBytes);
   QINFER_UNROLL(4)
   for (uint32_t i = 0; i < 4; ++i) v[i] = LoadFloats<V>(tail, i * 4);
+}
+
+// Which of the four keys from `key` on are visible.
+QINFER_FN uint32x4_t VisibleMask(Range visible, uint32_t key) {
+  const uint32_t first[4] = {0, 1, 2, 3};
+  const uint32x4_t at = vaddq_u32(vld1q_u32(first), vdupq_n_u32(key));
+  return vandq_u32(vcgeq_u32(at, vdupq_n_u32(visible.begin)),
+                   vcltq_u32(at, vdupq_n_u32(visible.end)));
+}
+
+// INT8: one row's weights; returns their scale.
+QINFER_FN float QuantizeRowWeights(const State& st, const fold::Tile& tile, int r, uint32_t base,
+                                   Range pages, uint32_t g, int16_t* weights) {
+  const Range visible = {tile.visible[r].begin - base, tile.visible[r].end - base};
+  float w[kAttentionBlock];
+  memset(w, 0, sizeof(w));
+  uint32x4_t top = vdupq_n_u32(0);
+  for (uint32_t key = pages.begin; key < pages.end; key += kPageTokens) {
+    const float* scales = fold::ValueScales(st, key, g);
+    QINFER_UNROLL(4)
+    for (uint32_t i = 0; i < kPageTokens; i += 4) {
+      const uint32_t at = key - base + i;
+      const float32x4_t v = vmulq_f32(vld1q_f32(tile.s[r] + at), vld1q_f32(scales + i));
+      vst1q_f32(w + at, And(v, VisibleMask(visible, at)));
+      // As integers weights have the same order, and what is no weight lies above.
+      top = vmaxq_u32(top, vreinterpretq_u32_f32(vld1q_f32(w + at)));
+    }
+  }
+  const uint32_t bits = vmaxvq_u32(top);
+  float largest;
+  memcpy(&largest, &bits, 4);
+  const bool bad = bits >= 0x7f800000u, good = !bad && largest >= 0x1p-110f;
+  const float32x4_t inverse = Set(good ? 255.0f / largest : 0.0f);
+  for (uint32_t i = 0; i < kAttentionBlock; i += 4)
+    vst1_s16(weights + i, vmovn_s32(vcvtnq_s32_f32(vmulq_f32(vld1q_f32(w + i), inverse))));
+  if (bad) return __builtin_nanf("");
+  return good ? largest * (1.0f / 255.0f) : 0.0f;
 }
 
 struct AttentionSimd {
@@ -191,14 +219,8 @@ struct AttentionSimd {
     const AttentionArgs& args = *st.args;
     float* s = tile.s[r];
     const uint32_t row = tile.row + static_cast<uint32_t>(r);
-    const uint32_t first[4] = {0, 1, 2, 3};
-    const uint32x4_t lane = vld1q_u32(first);
-    const uint32x4_t begin = vdupq_n_u32(tile.visible[r].begin - base);
-    const uint32x4_t end = vdupq_n_u32(tile.visible[r].end - base);
-    const auto mask = [&](uint32_t i) {
-      const uint32x4_t at = vaddq_u32(lane, vdupq_n_u32(i));
-      return vandq_u32(vcgeq_u32(at, begin), vcltq_u32(at, end));
-    };
+    const Range visible = {tile.visible[r].begin - base, tile.visible[r].end - base};
+    const auto mask = [&](uint32_t i) { return VisibleMask(visible, i); };
     float32x4_t top = Set(st.m[row]);
     for (uint32_t i = 0; i < kAttentionBlock; i += 4) {
       float32x4_t v = vmulq_n_f32(vld1q_f32(s + i), args.scale);
@@ -237,18 +259,12 @@ struct AttentionSimd {
     for (uint32_t i = 0; i < n; i += 4)
       StoreTail(out + i, vmulq_n_f32(vld1q_f32(x + i), by), n - i);
   }
-  QINFER_FN void Multiply16(const float* x, const float* y, float* out) {
-    QINFER_UNROLL(4)
-    for (int i = 0; i < 16; i += 4)
-      vst1q_f32(out + i, vmulq_f32(vld1q_f32(x + i), vld1q_f32(y + i)));
-  }
-
   static constexpr uint32_t kValueLanes = 16;
   static constexpr int ValueVectors(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 
   template <KvType V, int R, int C>
-  QINFER_FN void AddValues(const State& st, float* const* o, const float* const* p, Range keys,
-                           uint32_t base, uint32_t at, const float* decay) {
+  QINFER_FN void AddValues(const State& st, float* const* o, const float (*p)[kAttentionBlock],
+                           Range keys, uint32_t base, uint32_t at, const float* decay) {
     const AttentionArgs& args = *st.args;
     float32x4_t sum[R][C][4];
     QINFER_UNROLL(4)
@@ -284,6 +300,63 @@ struct AttentionSimd {
       for (int c = 0; c < C; ++c) {
         QINFER_UNROLL(4)
         for (int i = 0; i < 4; ++i) vst1q_f32(o[r] + at + c * 16 + i * 4, sum[r][c][i]);
+      }
+    }
+  }
+
+  // INT8: codes are multiplied where they lie.
+  using Weight = int16_t;
+  static constexpr int Int8Vectors(int rows) { return ValueVectors(rows); }
+  QINFER_FN void PrepareInt8(const State& /*st*/, uint32_t /*key*/, uint32_t /*base*/) {}
+  template <int R>
+  QINFER_FN void QuantizeWeights(const State& st, const fold::Tile& tile, uint32_t base,
+                                 Range pages, uint32_t g, Weight (*weights)[kAttentionBlock],
+                                 float* scales) {
+    for (int r = 0; r < R; ++r)
+      scales[r] = QuantizeRowWeights(st, tile, r, base, pages, g, weights[r]);
+  }
+  template <int R, int C>
+  QINFER_FN void AddInt8(const State& st, float* const* o, const Weight (*weights)[kAttentionBlock],
+                         const float* scales, const float* decay, Range pages, uint32_t base,
+                         uint32_t at) {
+    const size_t stride = layout::VCodeStride(st.args->v_head_dim);
+    int32x4_t sum[R][C][4];
+    QINFER_UNROLL(4)
+    for (int r = 0; r < R; ++r) {
+      QINFER_UNROLL(4)
+      for (int c = 0; c < C; ++c) {
+        QINFER_UNROLL(4)
+        for (int i = 0; i < 4; ++i) sum[r][c][i] = vdupq_n_s32(0);
+      }
+    }
+    for (uint32_t page = pages.begin; page < pages.end; page += kPageTokens) {
+      const uint8_t* row = fold::ValuePlane(st, page) + at;
+      for (uint32_t key = page - base; key < page - base + kPageTokens; ++key, row += stride) {
+        QINFER_UNROLL(4)
+        for (uint32_t c = 0; c < C; ++c) {
+          const int8x16_t codes = Signed(vld1q_u8(row + c * 16));
+          const int16x8_t low = vmovl_s8(vget_low_s8(codes)), high = vmovl_high_s8(codes);
+          QINFER_UNROLL(4)
+          for (int r = 0; r < R; ++r) {
+            const int16_t w = weights[r][key];
+            sum[r][c][0] = vmlal_n_s16(sum[r][c][0], vget_low_s16(low), w);
+            sum[r][c][1] = vmlal_high_n_s16(sum[r][c][1], low, w);
+            sum[r][c][2] = vmlal_n_s16(sum[r][c][2], vget_low_s16(high), w);
+            sum[r][c][3] = vmlal_high_n_s16(sum[r][c][3], high, w);
+          }
+        }
+      }
+    }
+    QINFER_UNROLL(4)
+    for (int r = 0; r < R; ++r) {
+      QINFER_UNROLL(4)
+      for (int c = 0; c < C; ++c) {
+        QINFER_UNROLL(4)
+        for (int i = 0; i < 4; ++i) {
+          float* to = o[r] + at + c * 16 + i * 4;
+          const float32x4_t decayed = vmulq_n_f32(vld1q_f32(to), decay[r]);
+          vst1q_f32(to, vfmaq_n_f32(decayed, vcvtq_f32_s32(sum[r][c][i]), scales[r]));
+        }
       }
     }
   }

@@ -209,6 +209,46 @@ TEST(Attention, EveryTableGivesTheSameBitsInPrefillAndDecode) {
   }
 }
 
+// Nothing, next to nothing, and no number among INT8 values; what lies in free slots has no effect.
+TEST(Attention, Int8ValuesOfEverySize) {
+  std::vector<const Table*> tables = TablesUnderTest();
+  tables.push_back(&Ref());
+  for (const uint32_t window : {0u, 50u}) {
+    Case c;
+    c.k_type = c.v_type = KvType::kInt8;
+    c.v_head_dim = 96;
+    c.window = window;
+    Rng rng(25);
+    Cache cache(c, Ref(), rng);
+    const auto write = [&](uint32_t token, float by) {
+      std::vector<float> v(c.v_head_dim);
+      for (uint32_t d = 0; d < c.v_head_dim; ++d)
+        v[d] = cache.v[size_t{token} * c.v_head_dim + d] * by;
+      Ref().write_v(cache.storage[token / 16].data() + cache.v_offset, KvType::kInt8, token % 16,
+                    v.data(), c.v_head_dim);
+    };
+    for (uint32_t t = 0; t < 20; ++t) write(t, 0.0f);
+    for (uint32_t t = 20; t < 40; ++t) write(t, 0x1p-100f);
+    for (uint32_t t = 40; t < 64; ++t) write(t, 0x1p-108f);
+    write(140, std::numeric_limits<float>::quiet_NaN());
+    Bytes& last = cache.storage.back();
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (size_t slot = c.length % 16; slot < 16; ++slot)
+      for (size_t g = 0; g < 2; ++g)
+        std::memcpy(last.data() + cache.v_offset + 96 * 16 + (g * 16 + slot) * 4, &nan, 4);
+    const std::vector<float> whole = cache.Run(Ref(), 0, c.length);
+    const size_t stride = size_t{c.group_heads} * c.v_head_dim;
+    for (const Table* table : tables) {
+      const std::vector<float> out = cache.Run(*table, 0, c.length);
+      ASSERT_TRUE(SameBits(whole.data(), out.data(), 140 * stride)) << table->name;
+      for (size_t i = 0; i < out.size(); ++i)
+        ASSERT_EQ(std::isnan(out[i]), i >= 140 * stride) << table->name << " " << i;
+      for (size_t i = 0; i < 20 * stride; ++i) ASSERT_EQ(out[i], 0.0f) << table->name;
+      for (uint32_t t = 36; t < 40; ++t) EXPECT_NE(out[t * stride], 0.0f) << table->name;
+    }
+  }
+}
+
 TEST(Attention, NanReachesTheOutputOfItsQueryAlone) {
   Rng rng(24);
   std::vector<const Table*> tables = TablesUnderTest();

@@ -206,6 +206,38 @@ QINFER_EMULATED I512 SetrEpi32(int a, int b, int c, int d, int e, int f, int g, 
                                int k, int l, int m, int n, int o, int p) {
   return {_mm256_setr_epi32(a, b, c, d, e, f, g, h), _mm256_setr_epi32(i, j, k, l, m, n, o, p)};
 }
+QINFER_EMULATED_CALL I512 PermutexVarI(I512 by, I512 a) {
+  return CastPsSi(PermutexVar(by, CastSiPs(a)));
+}
+QINFER_EMULATED I512 ShuffleEpi8(I512 a, I512 by) {
+  return {_mm256_shuffle_epi8(a.low, by.low), _mm256_shuffle_epi8(a.high, by.high)};
+}
+QINFER_EMULATED I512 Set4Epi32(int d, int c, int b, int a) {
+  const __m256i v = _mm256_setr_epi32(a, b, c, d, a, b, c, d);
+  return {v, v};
+}
+QINFER_EMULATED I512 Cast128I(__m128i a) {
+  return {_mm256_castsi128_si256(a), _mm256_setzero_si256()};
+}
+template <int kAt>
+QINFER_EMULATED I512 Insert128(I512 a, __m128i b) {
+  if (kAt < 2)
+    a.low = _mm256_inserti128_si256(a.low, b, kAt & 1);
+  else
+    a.high = _mm256_inserti128_si256(a.high, b, kAt & 1);
+  return a;
+}
+QINFER_EMULATED I512 MaxEpu32(I512 a, I512 b) {
+  return {_mm256_max_epu32(a.low, b.low), _mm256_max_epu32(a.high, b.high)};
+}
+QINFER_EMULATED_CALL uint16_t CmpgeEpu32(I512 a, I512 b) {
+  uint32_t x[16], y[16];
+  uint16_t mask = 0;
+  StoreuI(x, a);
+  StoreuI(y, b);
+  for (int i = 0; i < 16; ++i) mask = static_cast<uint16_t>(mask | (x[i] >= y[i]) << i);
+  return mask;
+}
 QINFER_EMULATED F512 Cast128(__m128 a) { return {_mm256_castps128_ps256(a), _mm256_setzero_ps()}; }
 QINFER_EMULATED __m128 Low128(F512 a) { return _mm256_castps256_ps128(a.low); }
 QINFER_EMULATED_CALL __m128 MaskzLoadu4(uint8_t mask, const float* p) {
@@ -333,6 +365,20 @@ QINFER_EMULATED_CALL I512 Dpbusd(I512 sum, I512 u, I512 s) {
 #define _mm512_permute_ps(a, by) ::qinfer::emulated::Permute<(by)>(a)
 #undef _mm512_permutexvar_ps
 #define _mm512_permutexvar_ps ::qinfer::emulated::PermutexVar
+#undef _mm512_permutexvar_epi32
+#define _mm512_permutexvar_epi32 ::qinfer::emulated::PermutexVarI
+#undef _mm512_shuffle_epi8
+#define _mm512_shuffle_epi8 ::qinfer::emulated::ShuffleEpi8
+#undef _mm512_set4_epi32
+#define _mm512_set4_epi32 ::qinfer::emulated::Set4Epi32
+#undef _mm512_castsi128_si512
+#define _mm512_castsi128_si512 ::qinfer::emulated::Cast128I
+#undef _mm512_inserti32x4
+#define _mm512_inserti32x4(a, b, at) ::qinfer::emulated::Insert128<(at)>(a, b)
+#undef _mm512_max_epu32
+#define _mm512_max_epu32 ::qinfer::emulated::MaxEpu32
+#undef _mm512_cmpge_epu32_mask
+#define _mm512_cmpge_epu32_mask ::qinfer::emulated::CmpgeEpu32
 #undef _mm512_setr_epi32
 #define _mm512_setr_epi32 ::qinfer::emulated::SetrEpi32
 #undef _mm512_castps128_ps512
