@@ -12,7 +12,7 @@ stages=("$@")
 if [ $# = 0 ]; then
   stages=(aarch64 models fuzz tsan tidy)
   if [ "$ci" = true ]; then
-    stages=(aarch64 fuzz)
+    stages=(aarch64 tidy fuzz)
     echo "shortened: of the long tiers, CI runs ${stages[*]}"
   fi
 fi

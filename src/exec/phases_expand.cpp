@@ -39,8 +39,8 @@ void ReadKeys(const uint8_t* plane, kernels::KvType type, uint32_t head_dim, uin
     const float* scales =
         reinterpret_cast<const float*>(plane + kernels::layout::KCodeBytes(head_dim));
     all([&](uint32_t d, uint32_t t) {
-      return static_cast<float>(codes[size_t{d} / 4 * 64 + t * 4 + d % 4]) *
-             scales[d / kernels::layout::kKvGroup * kTokens + t];
+      const size_t line = d / 4 * size_t{64}, group = d / kernels::layout::kKvGroup;
+      return static_cast<float>(codes[line + t * 4 + d % 4]) * scales[group * kTokens + t];
     });
   }
 }
