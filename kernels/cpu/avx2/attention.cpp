@@ -144,15 +144,7 @@ QINFER_FN __m256 ExpBelowZero(__m256 x) {
   x = _mm256_max_ps(Set(-104.0f), x);  // NaN stays
   const __m256 t = _mm256_add_ps(_mm256_mul_ps(x, Set(1.44269502f)), magic);
   const __m256 n = _mm256_sub_ps(t, magic);
-  __m256 r = _mm256_fmadd_ps(n, Set(-0x1.62e4p-1f), x);
-  r = _mm256_fmadd_ps(n, Set(-0x1.7f7d1cp-20f), r);
-  __m256 p = Set(0.00019790196f);
-  p = _mm256_fmadd_ps(p, r, Set(0.0013944807f));
-  p = _mm256_fmadd_ps(p, r, Set(0.008333498f));
-  p = _mm256_fmadd_ps(p, r, Set(0.04166629f));
-  p = _mm256_fmadd_ps(p, r, Set(0.16666666f));
-  p = _mm256_fmadd_ps(p, r, Set(0.5f));
-  p = _mm256_add_ps(_mm256_fmadd_ps(_mm256_mul_ps(r, r), p, r), Set(1.0f));
+  __m256 p = ExpOfRest(x, n);
   p = _mm256_castsi256_ps(
       _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(t), 23)));
   p = _mm256_mul_ps(p, Set(0x1p-64f));

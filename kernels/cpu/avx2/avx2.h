@@ -113,9 +113,8 @@ QINFER_FN __m256 PowerOfTwo(__m256i n) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 
-QINFER_FN __m256 Exp(__m256 x) {
-  const __m256 magic = Set(12582912.0f);
-  const __m256 n = _mm256_sub_ps(_mm256_add_ps(_mm256_mul_ps(x, Set(1.44269502f)), magic), magic);
+// e^x / 2^n, where n is x / ln 2 rounded.
+QINFER_FN __m256 ExpOfRest(__m256 x, __m256 n) {
   __m256 r = _mm256_fmadd_ps(n, Set(-0x1.62e4p-1f), x);
   r = _mm256_fmadd_ps(n, Set(-0x1.7f7d1cp-20f), r);
   __m256 p = Set(0.00019790196f);
@@ -124,7 +123,13 @@ QINFER_FN __m256 Exp(__m256 x) {
   p = _mm256_fmadd_ps(p, r, Set(0.04166629f));
   p = _mm256_fmadd_ps(p, r, Set(0.16666666f));
   p = _mm256_fmadd_ps(p, r, Set(0.5f));
-  p = _mm256_add_ps(_mm256_fmadd_ps(_mm256_mul_ps(r, r), p, r), Set(1.0f));
+  return _mm256_add_ps(_mm256_fmadd_ps(_mm256_mul_ps(r, r), p, r), Set(1.0f));
+}
+
+QINFER_FN __m256 Exp(__m256 x) {
+  const __m256 magic = Set(12582912.0f);
+  const __m256 n = _mm256_sub_ps(_mm256_add_ps(_mm256_mul_ps(x, Set(1.44269502f)), magic), magic);
+  __m256 p = ExpOfRest(x, n);
   const __m256i k = _mm256_cvttps_epi32(n), half = _mm256_srai_epi32(k, 1);
   p = _mm256_mul_ps(_mm256_mul_ps(p, PowerOfTwo(half)), PowerOfTwo(_mm256_sub_epi32(k, half)));
   p = _mm256_blendv_ps(p, Set(__builtin_inff()), _mm256_cmp_ps(x, Set(88.7228394f), _CMP_GT_OQ));

@@ -140,16 +140,7 @@ QINFER_FN __m512 ExpBelowZero(__m512 x) {
   x = _mm512_max_ps(Set(-104.0f), x);  // NaN stays
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, Set(1.44269502f)),
                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  __m512 r = _mm512_fmadd_ps(n, Set(-0x1.62e4p-1f), x);
-  r = _mm512_fmadd_ps(n, Set(-0x1.7f7d1cp-20f), r);
-  __m512 p = Set(0.00019790196f);
-  p = _mm512_fmadd_ps(p, r, Set(0.0013944807f));
-  p = _mm512_fmadd_ps(p, r, Set(0.008333498f));
-  p = _mm512_fmadd_ps(p, r, Set(0.04166629f));
-  p = _mm512_fmadd_ps(p, r, Set(0.16666666f));
-  p = _mm512_fmadd_ps(p, r, Set(0.5f));
-  p = _mm512_add_ps(_mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r), Set(1.0f));
-  return _mm512_scalef_ps(p, n);
+  return _mm512_scalef_ps(ExpOfRest(x, n), n);
 }
 
 // kWhole: all rows see all keys of the block.

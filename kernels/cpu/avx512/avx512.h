@@ -128,9 +128,8 @@ QINFER_FN __m512 PowerOfTwo(__m512i n) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
 }
 
-QINFER_FN __m512 Exp(__m512 x) {
-  const __m512 magic = Set(12582912.0f);
-  const __m512 n = _mm512_sub_ps(_mm512_add_ps(_mm512_mul_ps(x, Set(1.44269502f)), magic), magic);
+// e^x / 2^n, where n is x / ln 2 rounded.
+QINFER_FN __m512 ExpOfRest(__m512 x, __m512 n) {
   __m512 r = _mm512_fmadd_ps(n, Set(-0x1.62e4p-1f), x);
   r = _mm512_fmadd_ps(n, Set(-0x1.7f7d1cp-20f), r);
   __m512 p = Set(0.00019790196f);
@@ -139,7 +138,13 @@ QINFER_FN __m512 Exp(__m512 x) {
   p = _mm512_fmadd_ps(p, r, Set(0.04166629f));
   p = _mm512_fmadd_ps(p, r, Set(0.16666666f));
   p = _mm512_fmadd_ps(p, r, Set(0.5f));
-  p = _mm512_add_ps(_mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r), Set(1.0f));
+  return _mm512_add_ps(_mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r), Set(1.0f));
+}
+
+QINFER_FN __m512 Exp(__m512 x) {
+  const __m512 magic = Set(12582912.0f);
+  const __m512 n = _mm512_sub_ps(_mm512_add_ps(_mm512_mul_ps(x, Set(1.44269502f)), magic), magic);
+  __m512 p = ExpOfRest(x, n);
   const __m512i k = _mm512_cvttps_epi32(n), half = _mm512_srai_epi32(k, 1);
   p = _mm512_mul_ps(_mm512_mul_ps(p, PowerOfTwo(half)), PowerOfTwo(_mm512_sub_epi32(k, half)));
   p = _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, Set(88.7228394f), _CMP_GT_OQ),
