@@ -138,6 +138,19 @@ QINFER_FN void Values(const State& st, const Tile& tile, uint32_t base) {
   }
 }
 
+// What turns weights into codes of 8 bits, and sums of them back, from the bits of the largest
+// weight: as integers weights have the same order, and what is no weight lies above.
+struct WeightScale {
+  float inverse, factor;
+};
+QINFER_FN WeightScale ScaleOfWeights(uint32_t top) {
+  if (top >= 0x7f800000u) return {0.0f, __builtin_nanf("")};
+  float largest;
+  memcpy(&largest, &top, 4);
+  if (largest < 0x1p-110f) return {0.0f, 0.0f};
+  return {255.0f / largest, largest * (1.0f / 255.0f)};
+}
+
 // INT8: whole pages, since the weights of masked keys are zero.
 template <class Simd, int R>
 QINFER_FN void Int8Values(const State& st, Tile& tile, uint32_t base) {

@@ -22,11 +22,6 @@ Status FillOptions(const model::ModelSpec& spec, EngineOptions* options) {
   return OkStatus();
 }
 
-uint32_t LongestSequence(const model::ModelSpec& spec, const EngineOptions& options) {
-  const uint64_t limit = spec.max_context == 0 ? kMaxContext : spec.max_context;
-  return static_cast<uint32_t>(std::min(options.context_tokens, limit));
-}
-
 kv::CacheOptions CacheOptionsOf(const EngineOptions& options) {
   kv::CacheOptions cache;
   cache.k_type = options.k_type;
@@ -45,7 +40,7 @@ exec::ForwardOptions ForwardOptionsOf(const model::ModelSpec& spec, const Engine
   forward.activations = options.activations;
   forward.determinism = options.determinism;
   forward.expanded_type = options.k_type;
-  forward.max_position = LongestSequence(spec, options);
+  forward.max_position = exec::LongestSequence(spec, options.context_tokens);
   return forward;
 }
 
@@ -93,7 +88,7 @@ StatusOr<uint64_t> Engine::PlanWorkspaceBytes(const model::ModelSpec& spec,
 
 Status EngineImpl::Init() {
   const model::ModelSpec& spec = model_->spec();
-  longest_sequence_ = LongestSequence(spec, options_);
+  longest_sequence_ = exec::LongestSequence(spec, options_.context_tokens);
   QINFER_ASSIGN_OR_RETURN(
       cache_, kv::Cache::Create(exec::CacheLayout(spec, options_.k_type, options_.v_type),
                                 CacheOptionsOf(options_), context_.memory));

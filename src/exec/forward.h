@@ -3,6 +3,7 @@
 // about 100 µs, can be suspended between units, and commits nothing itself.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -60,6 +61,12 @@ struct TapInput {
   uint32_t part = model::kNoPart;  // the expert whose input it is; its tokens in order
 };
 using Tap = std::function<void(const TapInput&)>;
+
+// Tokens that a sequence can have where `context_tokens` are asked for.
+inline uint32_t LongestSequence(const model::ModelSpec& spec, uint64_t context_tokens) {
+  const uint64_t limit = spec.max_context == 0 ? UINT32_MAX : spec.max_context;
+  return static_cast<uint32_t>(std::min(context_tokens, limit));
+}
 
 class Forward {
  public:

@@ -170,12 +170,15 @@ class ForwardImpl final : public Forward {
 
   // phases_expand.cpp
   bool Expands() const;  // the layer at hand, in the batch at hand
+  // Query heads that attention works on, and the keys and values that it does so with: all, or in
+  // the expanded form some heads that share nothing.
   uint32_t HeadsAtHand() const {
-    return std::min(ws_.expansion.heads, layer_spec_->attention.heads - expanded_head_);
+    const uint32_t heads = layer_spec_->attention.heads;
+    return expanded_ ? std::min(ws_.expansion.heads, heads - expanded_head_) : heads;
   }
-  KvShape ExpandedShape() const {
+  KvShape ShapeAtHand() const {
     const model::AttentionSpec& a = layer_spec_->attention;
-    return {HeadsAtHand(), a.head_dim, a.v_head_dim, false};
+    return expanded_ ? KvShape{HeadsAtHand(), a.head_dim, a.v_head_dim, false} : KvShapeOf(a);
   }
   Planes ExpandedPlanes() const;
   kernels::Matrix KeyWeight(uint32_t head) const;

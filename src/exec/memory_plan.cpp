@@ -115,9 +115,7 @@ StatusOr<MemoryPlan> PlanMemory(const format::Checkpoint& checkpoint, const mode
   forward.activations = options.activations;
   forward.determinism = options.determinism;
   forward.expanded_type = options.k_type;
-  forward.max_position = static_cast<uint32_t>(
-      spec.max_context == 0 ? std::min<uint64_t>(cache.max_tokens, UINT32_MAX)
-                            : std::min<uint64_t>(cache.max_tokens, spec.max_context));
+  forward.max_position = LongestSequence(spec, cache.max_tokens);
   plan.workspace_bytes = Forward::PlanBytes(spec, forward, context);
   plan.total_bytes =
       std::max(plan.load_peak_bytes, held + text + plan.kv_bytes + plan.workspace_bytes);

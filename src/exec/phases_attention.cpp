@@ -119,8 +119,8 @@ bool ForwardImpl::RunRope(const Deadline& deadline) {
 // too few units; neither changes any bit. Returns the number of units, adds up multiply-adds.
 uint32_t ForwardImpl::CutAttention(uint64_t* work) {
   const model::AttentionSpec& a = layer_spec_->attention;
-  const KvShape kv = expanded_ ? ExpandedShape() : KvShapeOf(a);
-  const uint32_t group_heads = expanded_ ? 1 : a.heads / kv.heads;
+  const KvShape kv = ShapeAtHand();
+  const uint32_t group_heads = HeadsAtHand() / kv.heads;
   const uint64_t unit = expanded_ ? kUnitExpanded : kUnitScores;
   const uint32_t most = expanded_ ? kMaxAttentionTile : MaxAttentionTile(a),
                  least = std::min(kLeastTile, most);
@@ -158,8 +158,8 @@ void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
       std::upper_bound(begin, static_cast<const Segment*>(ws_.segments) + segment_end_, unit,
                        [](uint32_t u, const Segment& s) { return u < s.first_unit; }) -
       1;
-  const KvShape kv = expanded_ ? ExpandedShape() : KvShapeOf(a);
-  const uint32_t group_heads = expanded_ ? 1 : a.heads / kv.heads;
+  const KvShape kv = ShapeAtHand();
+  const uint32_t group_heads = HeadsAtHand() / kv.heads;
   const uint32_t local = unit - segment->first_unit;
   const uint32_t part = local % segment->parts;
   const uint32_t kv_head = local / segment->parts % kv.heads;

@@ -114,10 +114,8 @@ QINFER_FN float QuantizeWeights(const State& st, const Tile& tile, int r, uint32
   __m128i b = _mm_max_epu32(_mm256_castsi256_si128(top), _mm256_extracti128_si256(top, 1));
   b = _mm_max_epu32(b, _mm_shuffle_epi32(b, 0x4e));
   b = _mm_max_epu32(b, _mm_shuffle_epi32(b, 0xb1));
-  const float largest = _mm_cvtss_f32(_mm_castsi128_ps(b));
-  const bool bad = static_cast<uint32_t>(_mm_cvtsi128_si32(b)) >= 0x7f800000u;
-  const bool good = !bad && largest >= 0x1p-110f;
-  const __m256 inverse = Set(good ? 255.0f / largest : 0.0f);
+  const fold::WeightScale scale = fold::ScaleOfWeights(static_cast<uint32_t>(_mm_cvtsi128_si32(b)));
+  const __m256 inverse = Set(scale.inverse);
 #pragma GCC unroll 4
   for (int i = 0; i < 8; i += 2) {
     const __m256i codes = _mm256_packus_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(w[i], inverse)),
@@ -125,8 +123,7 @@ QINFER_FN float QuantizeWeights(const State& st, const Tile& tile, int r, uint32
     _mm256_store_si256(reinterpret_cast<__m256i*>(weights + i * 8),
                        _mm256_permute4x64_epi64(codes, 0xd8));
   }
-  if (bad) return __builtin_nanf("");
-  return good ? largest * (1.0f / 255.0f) : 0.0f;
+  return scale.factor;
 }
 
 template <int R, int C>

@@ -174,15 +174,11 @@ QINFER_FN float QuantizeRowWeights(const State& st, const fold::Tile& tile, int 
       top = vmaxq_u32(top, vreinterpretq_u32_f32(vld1q_f32(w + at)));
     }
   }
-  const uint32_t bits = vmaxvq_u32(top);
-  float largest;
-  memcpy(&largest, &bits, 4);
-  const bool bad = bits >= 0x7f800000u, good = !bad && largest >= 0x1p-110f;
-  const float32x4_t inverse = Set(good ? 255.0f / largest : 0.0f);
+  const fold::WeightScale scale = fold::ScaleOfWeights(vmaxvq_u32(top));
+  const float32x4_t inverse = Set(scale.inverse);
   for (uint32_t i = 0; i < kAttentionBlock; i += 4)
     vst1_s16(weights + i, vmovn_s32(vcvtnq_s32_f32(vmulq_f32(vld1q_f32(w + i), inverse))));
-  if (bad) return __builtin_nanf("");
-  return good ? largest * (1.0f / 255.0f) : 0.0f;
+  return scale.factor;
 }
 
 struct AttentionSimd {
