@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Downloads the small public models that some tests use, from PyPI, once, into ~/.cache/qinfer. The product never needs them: a
+# Downloads the small public models and the chat templates that some tests use, from PyPI, once, into ~/.cache/qinfer. The product never needs them: a
 # test whose model is absent says so and is counted as skipped.
 set -euo pipefail
 cache=$HOME/.cache/qinfer
@@ -26,4 +26,13 @@ if [ ! -f gemma-3-270m-q4_k_m.gguf ]; then
   done
   echo "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818  gemma.tmp" | sha256sum -c --quiet
   mv gemma.tmp gemma-3-270m-q4_k_m.gguf
+fi
+if [ ! -d templates ]; then  # of llama.cpp, in the source package of its Python binding
+  source_package=llama_cpp_python-0.3.36.tar.gz
+  [ -f "$source_package" ] ||
+    python3 -m pip download -q --no-deps --no-binary :all: --disable-pip-version-check -d . llama-cpp-python==0.3.36 >&2
+  rm -rf templates.tmp && mkdir templates.tmp
+  tar xzf "$source_package" -C templates.tmp --strip-components=5 --wildcards '*/models/templates/*.jinja'
+  rm "$source_package"
+  mv templates.tmp templates
 fi

@@ -187,7 +187,7 @@ SETS = {
 
 def main():
     warnings.simplefilter("ignore")  # jinja2's own generated code
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "../../../shared/data/templates"
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path.home() / ".cache/qinfer/templates"
     environment = make_environment()
     results = {}
     for path in sorted(folder.glob("*.jinja")):
