@@ -301,16 +301,24 @@ void RunConvert(const Options& options) {
     return;
   }
   const size_t count = Count(report.get(), "tensors");
+  constexpr size_t kNamed = 8;  // of what may be tens of thousands
   size_t exact = 0;
   for (size_t i = 0; i < count; ++i) {
     const std::string at = "tensors[" + std::to_string(i) + "].";
     if (Text(report.get(), at + "import") == "exact") {
       ++exact;
-    } else {
+    } else if (i - exact < kNamed) {
       std::printf("not lossless: %s, stored as %s\n",
                   Visible(Text(report.get(), at + "name")).c_str(),
                   Visible(Text(report.get(), at + "format")).c_str());
     }
+  }
+  if (count - exact > kNamed) {
+    std::printf("and %zu more, which qinfer inspect lists\n", count - exact - kNamed);
+  }
+  if (Number(report.get(), "skipped.tensors") > 0) {
+    std::printf("left out: %.0f tensors, %s\n", Number(report.get(), "skipped.tensors"),
+                Text(report.get(), "skipped.why").c_str());
   }
   struct stat status = {};
   const uint64_t size =

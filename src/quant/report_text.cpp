@@ -31,6 +31,23 @@ std::string CalibrationText(const Report& report) {
          ReportNumber(report, "calibration.tokens", "%.0f") + " tokens";
 }
 
+std::string CoverageText(const Report& report) {
+  const Report* all = report.Find("calibration.expert_coverage.experts");
+  const Report* without = report.Find("calibration.expert_coverage.without_tokens");
+  if (!IsNumber(all) || !IsNumber(without)) return {};
+  return FormatNumber("%.0f", all->AsNumber() - without->AsNumber()) + " of " +
+         FormatNumber("%.0f", all->AsNumber()) + ", with " +
+         ReportNumber(report, "calibration.expert_coverage.least_tokens", "%.0f") + " to " +
+         ReportNumber(report, "calibration.expert_coverage.most_tokens", "%.0f") + " tokens each";
+}
+
+std::string LeftOutText(const Report& report) {
+  const std::string tensors = ReportNumber(report, "skipped.tensors", "%.0f");
+  if (tensors.empty()) return tensors;
+  return tensors + " tensors, " + ReportBytes(report, "skipped.bytes") + ": " +
+         ReportString(report, "skipped.why");
+}
+
 std::string WithReference(const Report& report, std::string_view path, std::string_view reference) {
   std::string value = ReportNumber(report, path, "%.4f");
   if (value.empty()) return value;
@@ -101,8 +118,10 @@ std::vector<ReportFact> ReportFacts(const Report& report) {
   Add("linear weights", ReportString(report, "recipe.linear"), &facts);
   Add("method", ReportString(report, "recipe.method"), &facts);
   Add("calibration", CalibrationText(report), &facts);
+  Add("experts reached", CoverageText(report), &facts);
   Add("file", ReportBytes(report, "file_bytes"), &facts);
   Add("source tensors", ReportBytes(report, "source_tensor_bytes"), &facts);
+  Add("left out", LeftOutText(report), &facts);
   Add("bits per weight", ReportNumber(report, "bits_per_weight", "%.3f"), &facts);
   Add("in layers", ReportNumber(report, "layer_bits_per_weight", "%.3f"), &facts);
   Add("perplexity",

@@ -21,6 +21,20 @@ gives 0 info "$model/tokenizer.json"; has out "a vocabulary alone"
 gives 0 inspect "$model"; has out "model.layers.0.self_attn.q_proj.weight"; has out exact
 gives 0 inspect "$model" --verify --json; has out '"ok"'
 
+# -- What fits where: R1 by its configuration alone, as docs/deepseek.md has it; layers that predict further tokens are left out, and that is said
+gives 0 info "$source/tests/golden/configs/deepseek-r1.json"; has out "671.03 B"; has out "left out       model.layers.61.*: predicts further tokens (MTP)"
+awk -F' *[|] *' '$2 ~ /^(F16|INT8|INT4|INT8, routed experts INT4)$/ && $3 ~ / GB$/ {sub("routed ", "", $2); print $2 " " $3}' "$source/docs/deepseek.md" > fits
+[ "$(wc -l < fits)" = 4 ] || fail "docs/deepseek.md has no table of what fits where"
+tr -s ' ' < out > words
+while read -r line; do grep -qFx " $line" words || fail "qinfer info does not say: $line"; done < fits
+nextn=$source/tests/golden/gguf-models/glm4moe-nextn.gguf
+gives 0 info "$nextn"; has out "left out       blk.2.*"
+gives 0 convert "$nextn" -o nextn.qinfer; has out "left out: 21 tensors, layers that predict further tokens (MTP)"
+gives 0 quantize "$nextn" -o nextn4.qinfer --no-calibration --no-evaluation; has out "left out           21 tensors, 52.8 kB: layers that predict"
+# An architecture that is not known is named, with those that are.
+mkdir unknown && echo '{"architectures": ["FooForCausalLM"]}' > unknown/config.json
+gives 1 info unknown; has err 'architecture "FooForCausalLM" is not supported; known are LlamaForCausalLM, '; has err DeepseekV3ForCausalLM; has err GptOssForCausalLM
+
 # -- Text
 gives 0 tokenize "$model" --text "In the beginning"; has out '{"ids":['
 printf 'In the beginning' > text
@@ -43,6 +57,8 @@ gives 0 render tools/tokenizer.json --messages messages --tools tools.json; [ "$
 
 # -- Into one file, losslessly and quantized
 gives 0 convert "$model" -o copy.qinfer; has out "without loss"
+gives 0 convert "$source/tests/golden/models/deepseek-fp8" -o fp8.qinfer; has out "and 67 more, which qinfer inspect lists"
+[ "$(grep -c "not lossless" out)" = 8 ] || fail "convert names $(grep -c "not lossless" out) tensors"
 gives 0 inspect copy.qinfer --verify; has out "verified: all contents are as they should be"
 gives 0 quantize "$model" -o int4.qinfer --samples 4 --seed 3 --report r.json --html r.html --memory-limit 2GiB --set '*.down_proj.weight=int8'
 has out "perplexity"; has out " MB"; has r.json '"format": "f16"'; ! grep -q '"format": "F16"' r.json || fail "two spellings of f16"

@@ -53,6 +53,24 @@ TEST_F(PerplexityTest, EqualsTheReferenceFigure) {
   EXPECT_EQ(report.Find("kl_mean"), nullptr);
 }
 
+// Of the sample model with experts and latent attention: within 0.05 % of transformers' figure.
+TEST(PerplexityOfExperts, EqualsTheReferenceFigure) {
+  const auto test = LoadTestModel(QINFER_SOURCE_DIR "/samples/models/tiny-deepseek");
+  ASSERT_NE(test->model, nullptr) << test->status;
+  std::vector<int32_t> tokens;
+  ASSERT_TRUE(ReadTokens(*test->model, HeldOut(), &tokens));
+  PerplexityOptions options;
+  options.context = 256;
+  options.activations = exec::Activations::kFloat;
+  options.k_type = options.v_type = kernels::KvType::kF32;
+  auto work = PerplexityWork::Create(test->model, nullptr, tokens, options, test->context);
+  ASSERT_TRUE(work.ok()) << work.status();
+  ASSERT_TRUE(RunToEnd(work->get()).ok());
+  const auto report = (*work)->TakeReport();
+  EXPECT_EQ(report.Find("tokens")->AsInt(), 20193);
+  EXPECT_NEAR(report.Find("perplexity")->AsNumber(), 17.4933, 0.0005 * 17.4933);
+}
+
 TEST_F(PerplexityTest, AModelAgreesWithItself) {
   PerplexityOptions options;
   options.context = 128;

@@ -39,6 +39,7 @@ TEST(ReportTable, AlignsColumns) {
   const std::string table = ReportTable(Sample());
   EXPECT_NE(table.find("18.0500 (original 17.9700, +0.445 %)"), std::string::npos) << table;
   EXPECT_NE(table.find("576 x 1536"), std::string::npos);
+  EXPECT_EQ(table.find("experts reached"), std::string::npos);
   EXPECT_NE(table.find("497.7 kB"), std::string::npos);
   // The rule under the titles is as long as the longest line of its table.
   const size_t title = table.find("\nlayer");
@@ -46,6 +47,19 @@ TEST(ReportTable, AlignsColumns) {
   const size_t rule = table.find('\n', title + 1) + 1;
   const std::string line = table.substr(rule, table.find('\n', rule) - rule);
   EXPECT_EQ(line.find_first_not_of("- "), std::string::npos) << line;
+}
+
+TEST(ReportTable, SaysHowManyExpertsACalibrationReached) {
+  observe::Report report = Sample();
+  observe::Report& coverage = report["calibration"]["expert_coverage"];
+  coverage["experts"] = 256;
+  coverage["without_tokens"] = 2;
+  coverage["least_tokens"] = 0;
+  coverage["most_tokens"] = 97;
+  for (const std::string& text : {ReportTable(report), ReportHtml(report)}) {
+    EXPECT_NE(text.find("experts reached"), std::string::npos) << text;
+    EXPECT_NE(text.find("254 of 256, with 0 to 97 tokens each"), std::string::npos) << text;
+  }
 }
 
 TEST(ReportTable, ToleratesAnEmptyReport) { EXPECT_EQ(ReportTable(observe::Report()), ""); }
