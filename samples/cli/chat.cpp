@@ -124,7 +124,7 @@ class Conversation {
     Outcome outcome;
     try {
       MoveTo(loaded_.session.get(), Prompt());
-      outcome = Generate(loaded_.session.get(), options_, "");
+      outcome = Generate(loaded_, options_, "");
     } catch (const Error&) {
       messages_ = before;
       throw;

@@ -56,9 +56,39 @@ class Stream {
   bool open_line_ = false;  // of reasoning
 };
 
+// Whether the model marks reasoning by Harmony's special tokens (gpt-oss), which text does not
+// show.
+bool WritesHarmony(const qinfer_model* model) {
+  for (const std::string_view marker : {"<|start|>", "<|channel|>", "<|message|>", "<|end|>"}) {
+    int32_t id = QINFER_TOKEN_NONE, special = 0;
+    qinfer_str text = {nullptr, 0};
+    qinfer_error error = QINFER_ERROR_INIT;
+    Check(qinfer_tokenizer_find(model, marker.data(), marker.size(), &id, &error), error,
+          "vocabulary");
+    if (id == QINFER_TOKEN_NONE) return false;
+    Check(qinfer_tokenizer_token(model, id, &text, &special, &error), error, "vocabulary");
+    if (special == 0) return false;
+  }
+  return true;
+}
+
+// Reasoning and answer as one text, in the form of models that write tags.
+class Tagged {
+ public:
+  std::string Add(std::string_view text, bool reasoning) {
+    if (text.empty()) return "";
+    std::string out = reasoning == inside_ ? "" : reasoning ? "<think>\n" : "\n</think>\n\n";
+    inside_ = reasoning;
+    return out.append(text);
+  }
+
+ private:
+  bool inside_ = false;
+};
+
 // What the options say about reasoning. The texts are the options'.
-void SetReasoning(const GenerateOptions& options, qinfer_generate_options* generate) {
-  if (options.reasoning == "show") return;
+void SetReasoning(const GenerateOptions& options, bool tagged, qinfer_generate_options* generate) {
+  if (options.reasoning == "show" && !tagged) return;
   generate->flags |= QINFER_GENERATE_SPLIT_REASONING;
   if (options.reasoning_tags.size() == 2) {
     generate->reasoning_begin = Str(options.reasoning_tags[0]);
@@ -73,7 +103,7 @@ void RunGenerate(const GenerateOptions& options) {
   if (ids.empty()) throw Error("the prompt is empty and this model adds no BOS: give -p some text");
   Check(qinfer_session_append(loaded.session.get(), ids.data(), ids.size(), &error), error,
         "prompt");
-  const Outcome outcome = Generate(loaded.session.get(), options, options.prompt);
+  const Outcome outcome = Generate(loaded, options, options.prompt);
   if (options.json) {
     PrintJson(outcome, options);
     return;
@@ -114,8 +144,8 @@ void AddSampling(CLI::App* app, GenerateOptions* options) {
   app->add_option("--stop", options->stop, "Text that ends the output; may be repeated");
   app->add_option("--reasoning", options->reasoning,
                   "Text between <think> and </think>, or in other channels than final. show: as "
-                  "the model writes it; split: to "
-                  "stderr, or with --json in a field of its own; hide: left out")
+                  "the model writes it, channels between these tags; split: to stderr, or with "
+                  "--json in a field of its own; hide: left out")
       ->check(CLI::IsMember({"show", "split", "hide"}))
       ->capture_default_str();
   app->add_option("--reasoning-tags", options->reasoning_tags,
@@ -130,7 +160,7 @@ void AddSampling(CLI::App* app, GenerateOptions* options) {
       ->transform(Whole<uint32_t>());
 }
 
-Outcome Generate(qinfer_session* session, const GenerateOptions& options, std::string_view echo) {
+Outcome Generate(const Loaded& loaded, const GenerateOptions& options, std::string_view echo) {
   qinfer_generate_options generate = QINFER_GENERATE_OPTIONS_INIT;
   generate.max_tokens = options.max_tokens;
   if (options.temperature == 0.0f) generate.flags |= QINFER_GENERATE_GREEDY;
@@ -149,11 +179,14 @@ Outcome Generate(qinfer_session* session, const GenerateOptions& options, std::s
   for (const std::string& stop : options.stop) stops.push_back(Str(stop));
   generate.stop_strings = stops.data();
   generate.stop_string_count = stops.size();
-  SetReasoning(options, &generate);
+  const bool tagged = options.reasoning == "show" && WritesHarmony(loaded.model.get());
+  SetReasoning(options, tagged, &generate);
+  Tagged tags;
   Stream stream(options.reasoning == "split");
   qinfer_task* raw = nullptr;
   qinfer_error error = QINFER_ERROR_INIT;
-  Check(qinfer_generate_begin(session, &generate, &raw, &error), error, "cannot generate");
+  Check(qinfer_generate_begin(loaded.session.get(), &generate, &raw, &error), error,
+        "cannot generate");
   const Task task(raw);
   if (!options.json) Stream::Write(echo);
   Outcome outcome;
@@ -169,8 +202,11 @@ Outcome Generate(qinfer_session* session, const GenerateOptions& options, std::s
     if (Check(status, error, "generation failed") == QINFER_PENDING) continue;
     const bool reasoning = event.channel == QINFER_CHANNEL_REASONING;
     (reasoning ? outcome.reasoning : outcome.text) += View(event.text);
+    const std::string shown =
+        tagged ? tags.Add(View(event.text), reasoning) : std::string(View(event.text));
+    if (tagged || !reasoning) outcome.shown += shown;
     if (!options.json) {
-      stream.Show(View(event.text), reasoning);
+      stream.Show(shown, reasoning && !tagged);
     } else if (event.token != QINFER_TOKEN_NONE) {
       Json token = {{"id", event.token}};
       if (event.logprob_count > 0) {
@@ -197,7 +233,7 @@ Outcome Generate(qinfer_session* session, const GenerateOptions& options, std::s
 void PrintJson(const Outcome& outcome, const GenerateOptions& options) {
   Json json;
   if (options.reasoning == "split") json["reasoning"] = outcome.reasoning;
-  json["text"] = outcome.text;
+  json["text"] = outcome.shown;
   json["finish_reason"] = outcome.finish;
   json["prompt_tokens"] = outcome.prompt_tokens;
   json["generated_tokens"] = outcome.generated_tokens;

@@ -37,15 +37,16 @@ Loaded Load(const GenerateOptions& options);
 
 struct Outcome {
   std::string text, reasoning, finish;
+  std::string shown;  // the text, with the reasoning in tags where --reasoning show adds them
   nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
   uint32_t prompt_tokens = 0, generated_tokens = 0;
   uint64_t drafted = 0, accepted = 0, steps = 0;
   double seconds = 0.0;
 };
 
-// Generates after the session's tokens; streams unless `json`, after `echo`. Within an
+// Generates after the tokens of the session; streams unless `json`, after `echo`. Within an
 // InterruptGuard an interrupt ends it, with the finish "interrupted".
-Outcome Generate(qinfer_session* session, const GenerateOptions& options, std::string_view echo);
+Outcome Generate(const Loaded& loaded, const GenerateOptions& options, std::string_view echo);
 void PrintJson(const Outcome& outcome, const GenerateOptions& options);
 
 }  // namespace cli

@@ -55,6 +55,30 @@ echo '{"chat_template": [{"name": "default", "template": "plain"}, {"name": "too
 gives 0 render tools/tokenizer.json --messages messages; [ "$(cat out)" = plain ] || fail "a list of templates gives $(cat out)"
 gives 0 render tools/tokenizer.json --messages messages --tools tools.json; [ "$(cat out)" = "with f" ] || fail "tool_use gives $(cat out)"
 
+# -- A model whose reasoning stands in channels (gpt-oss), where it is shown, between tags
+if command -v python3 > /dev/null; then
+  mkdir channels && cp "$model"/*.json channels && ln -s "$model/model.safetensors" channels
+  python3 - <<'END'
+import json
+t = json.load(open("channels/tokenizer.json"))
+vocab, merges = t["model"]["vocab"], t["model"]["merges"]
+for i, marker in enumerate(["<|start|>", "<|channel|>", "<|message|>"]):
+    last = len(vocab) - 1 - i
+    del vocab[next(k for k, v in vocab.items() if v == last)]
+    merges.pop()
+    vocab[marker] = last
+    t["added_tokens"].append(dict(t["added_tokens"][0], id=last, content=marker, special=True))
+json.dump(t, open("channels/tokenizer.json", "w"))
+END
+  analysis='<|start|>assistant<|channel|>analysis<|message|> And it came to'
+  gives 0 generate channels -p "$analysis" -n 4 --ignore-eos; has out "And it came to<think>"
+  gives 0 generate channels -p "$analysis" -n 4 --ignore-eos --json; has out '"text":"<think>\n'
+  gives 0 generate channels -p "$analysis" -n 4 --ignore-eos --reasoning hide --json; has out '"text":""'
+  gives 0 generate channels -p "${analysis/analysis/final}" -n 4 --ignore-eos; ! grep -qF '<think>' out || fail "an answer is taken for reasoning"
+  gives 0 generate channels -p "And it came to" -n 4; mv out unmarked
+  gives 0 generate "$model" -p "And it came to" -n 4; cmp -s out unmarked || fail "markers change what a model without them in its text writes"
+fi
+
 # -- Into one file, losslessly and quantized
 gives 0 convert "$model" -o copy.qinfer; has out "without loss"
 gives 0 convert "$source/tests/golden/models/deepseek-fp8" -o fp8.qinfer; has out "and 67 more, which qinfer inspect lists"
