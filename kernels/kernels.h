@@ -17,12 +17,12 @@ constexpr uint32_t kInputGranule =
 
 #define QINFER_INLINE inline __attribute__((always_inline))
 
-enum class WeightKind : uint8_t { kF32, kF16, kBF16, kInt8, kInt6, kInt4, kTable4 };
+enum class WeightKind : uint8_t { kF32, kF16, kBF16, kInt8, kInt6, kInt4, kFp4 };
 enum class ScaleKind : uint8_t {
   kNone,  // float kinds
   kF16,   // one scale (and one minimum) per row and group
   kF32,
-  kE8M0,  // a power of two: 2^(e - 127); 255 is NaN
+  kE8M0,  // a power of two: 2^(e - 127); 255 is NaN. The only one of kFp4, in groups of 32
   kSub8,  // an 8-bit scale per group (s8; with a minimum u8, and a u8 minimum), under an F16 scale
           // (and minimum) per super group of 256 inputs; kInt4 and kInt6 only
 };
@@ -32,6 +32,7 @@ enum class ScaleKind : uint8_t {
 // 64-byte aligned. Where things are inside a panel: kernels/layout.h. Value of code u (unsigned) of
 // a row in a group:
 //   symmetric  scale * (u - zero), zero = 8, 32, 128 by kind      (kSub8: d * sc * (u - zero))
+//   kFp4       the same with u from layout::kFp4Codes and zero = 12
 //   has_min    scale * u + minimum                                (kSub8: d * sc * u - dmin * mn)
 struct Matrix {
   const uint8_t* data = nullptr;

@@ -17,12 +17,19 @@ QINFER_INLINE size_t CeilDiv(size_t x, size_t by) { return (x + by - 1) / by; }
 QINFER_INLINE bool IsFloat(WeightKind kind) {
   return kind == WeightKind::kF32 || kind == WeightKind::kF16 || kind == WeightKind::kBF16;
 }
+// Twice a 4-bit float (a sign, two bits of exponent, one of mantissa: 0, 0.5, 1, 1.5, 2, 3, 4, 6)
+// is a whole number: what a nibble of kFp4 stands for, as an unsigned code around 12.
+constexpr uint8_t kFp4Codes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
 QINFER_INLINE int32_t ZeroPoint(WeightKind kind) {
-  return kind == WeightKind::kInt8 ? 128 : kind == WeightKind::kInt6 ? 32 : 8;
+  return kind == WeightKind::kInt8   ? 128
+         : kind == WeightKind::kInt6 ? 32
+         : kind == WeightKind::kFp4  ? 12
+                                     : 8;
 }
 // Bytes of 16 rows x 32 inputs of codes: 64-byte lines of 4 inputs per 32-bit lane (kInt8: 8 lines;
-// kInt4: 4 lines of two nibbles; kInt6: those and 2 lines of two-bit fields). Float kinds: 32 lines
-// of one input.
+// kInt4, kFp4: 4 lines of two nibbles; kInt6: those and 2 lines of two-bit fields). Float kinds: 32
+// lines of one input.
 QINFER_INLINE size_t GranuleBytes(WeightKind kind) {
   switch (kind) {
     case WeightKind::kF32:

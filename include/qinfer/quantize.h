@@ -144,8 +144,8 @@ typedef struct qinfer_quantize_options {
   /* Of linear weights: "f32", "f16", "bf16", or KIND-GROUP-SCALE with an optional "-min" (a minimum
    * beside each scale; not with e8m0), for example "int4-g64-f16-min". KIND: int4, int6, int8.
    * GROUP, the weights of a scale: g32, g64, g128, row; g16 with int6. SCALE, its type: f16, f32,
-   * e8m0; sub8 with int4 and int6 in g16 or g32. "int4", "int6" and "int8" alone: -g32-f16. Empty =
-   * "int4". */
+   * e8m0; sub8 with int4 and int6 in g16 or g32. "int4", "int6" and "int8" alone: -g32-f16. Or
+   * "fp4-g32-e8m0", in short "fp4": MXFP4. Empty = "int4". */
   qinfer_str scheme;
   qinfer_str method;    /* "rtn"; empty = "rtn" */
   qinfer_str embedding; /* "f16", "bf16", "int8" or "keep"; empty = "keep" */

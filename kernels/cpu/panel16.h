@@ -119,6 +119,7 @@ struct Constant {
 };
 template <WeightKind K, class F>
 QINFER_FN void Choose(const Call& call, F run) {
+  if constexpr (K == WeightKind::kFp4) return run(Constant<kSym>(), Constant<32>());
   const Matrix& m = *call.m;
   const bool sub = m.scale == ScaleKind::kSub8;
   if constexpr (K == WeightKind::kInt6) {

@@ -14,12 +14,13 @@ const Table* NeonDotprodTable();
 // Table::matmul_int8 of the products of each kind.
 using MatmulInt = void (*)(const Matrix&, uint32_t, uint32_t, const Activations&, uint32_t, float*,
                            size_t, void*);
-template <MatmulInt kInt4, MatmulInt kInt6, MatmulInt kInt8>
+template <MatmulInt kInt4, MatmulInt kInt6, MatmulInt kInt8, MatmulInt kFp4>
 static inline void MatmulByKind(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
                                 const Activations& x, uint32_t tokens, float* out,
                                 size_t out_stride, void* scratch) {
   const MatmulInt run = matrix.kind == WeightKind::kInt4   ? kInt4
                         : matrix.kind == WeightKind::kInt6 ? kInt6
+                        : matrix.kind == WeightKind::kFp4  ? kFp4
                                                            : kInt8;
   run(matrix, panel_begin, panel_end, x, tokens, out, out_stride, scratch);
 }

@@ -17,6 +17,7 @@ inline int32_t CodeAt(const Matrix& m, const uint8_t* panel, uint32_t lane, uint
   const uint32_t high = i / 16, line = i % 16 / 4, at = lane * 4 + i % 4;
   const int32_t nibble = (granule[line * 64 + at] >> (4 * high)) & 15;
   if (m.kind == WeightKind::kInt4) return nibble;
+  if (m.kind == WeightKind::kFp4) return layout::kFp4Codes[nibble];
   const uint8_t pairs = granule[256 + line / 2 * 64 + at];
   return nibble | ((pairs >> (4 * (line % 2) + 2 * high)) & 3) << 4;
 }

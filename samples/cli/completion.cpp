@@ -20,7 +20,7 @@ std::vector<std::string> OptionNames(const CLI::App* app) {
 // where it takes files, numbers or text.
 std::vector<std::string> Values(const CLI::Option* option) {
   // What also takes full names of formats, and so is not checked against a list.
-  if (option->check_lname("scheme")) return {"int4", "int6", "int8", "f16", "bf16", "f32"};
+  if (option->check_lname("scheme")) return {"int4", "int6", "int8", "fp4", "f16", "bf16", "f32"};
   if (option->check_lname("embedding")) return {"keep", "f16", "bf16", "f32", "int8"};
   if (option->check_lname("head")) return {"keep", "f16", "bf16", "f32", "int8", "int6", "int4"};
   const std::string type = option->get_type_name();

@@ -161,7 +161,8 @@ void AddQuantize(CLI::App* app) {
       "quantize", "Quantize a model into one .qinfer file, and say what it cost");
   sub->add_option("MODEL", options->model, kModelHelp)->required();
   sub->add_option("-o,--out", options->out, "The .qinfer file to write")->required();
-  sub->add_option("--scheme", options->scheme, "int4, int6, int8, f16, bf16, or a full format name")
+  sub->add_option("--scheme", options->scheme,
+                  "int4, int6, int8, fp4 (MXFP4), f16, bf16, or a full format name")
       ->capture_default_str();
   CLI::Option* group =
       sub->add_option("--group-size", options->group_size, "Weights per scale: 32, 64, 128 or row");

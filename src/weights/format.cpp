@@ -14,10 +14,10 @@ struct KindName {
   WeightKind kind;
   std::string_view name;
 };
-constexpr KindName kKinds[] = {{WeightKind::kF32, "f32"},      {WeightKind::kF16, "f16"},
-                               {WeightKind::kBF16, "bf16"},    {WeightKind::kInt8, "int8"},
-                               {WeightKind::kInt6, "int6"},    {WeightKind::kInt4, "int4"},
-                               {WeightKind::kTable4, "table4"}};
+constexpr KindName kKinds[] = {{WeightKind::kF32, "f32"},   {WeightKind::kF16, "f16"},
+                               {WeightKind::kBF16, "bf16"}, {WeightKind::kInt8, "int8"},
+                               {WeightKind::kInt6, "int6"}, {WeightKind::kInt4, "int4"},
+                               {WeightKind::kFp4, "fp4"}};
 struct ScaleName {
   ScaleKind scale;
   std::string_view name;
@@ -30,14 +30,13 @@ constexpr std::string_view kKnown =
     "known: f32, f16, bf16, and int4, int6 or int8 with -g32, -g64, -g128 or -row (int6 also "
     "-g16), "
     "-f16, -f32, -e8m0 or -sub8 (sub8: not int8, g16 or g32), and optionally -min (not with e8m0); "
-    "int4, "
-    "int6 "
-    "and int8 alone mean -g32-f16";
+    "int4, int6 and int8 alone mean -g32-f16; and fp4-g32-e8m0, for short fp4";
 
 bool Valid(const Format& f) {
   if (kernels::layout::IsFloat(f.kind))
     return f.scale == ScaleKind::kNone && !f.has_min && f.group_size == 0;
-  if (f.kind == WeightKind::kTable4) return false;  // the name is reserved
+  if (f.kind == WeightKind::kFp4)
+    return f.scale == ScaleKind::kE8M0 && !f.has_min && f.group_size == 32;
   switch (f.group_size) {
     case 16:
       if (f.kind != WeightKind::kInt6) return false;
@@ -107,7 +106,7 @@ StatusOr<Format> ParseFormat(std::string_view name) {
     return f;
   }
   f.group_size = 32;
-  f.scale = ScaleKind::kF16;
+  f.scale = f.kind == WeightKind::kFp4 ? ScaleKind::kE8M0 : ScaleKind::kF16;
   if (count > 1) {
     if (count < 3) return fail();
     constexpr struct {

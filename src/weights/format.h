@@ -25,7 +25,7 @@ struct Format {
 // "f32", "f16", "bf16", "int8-g32-f16", "int4-g32-f16", "int4-g32-f16-min", "int4-row-f32",
 // "int4-g32-sub8-min", "int6-g16-sub8", ... The name is what a .qinfer file, `inspect` and a
 // recipe's --set use; Parse also takes the short forms "int4", "int6", "int8" (group 32, F16
-// scales, symmetric) and says what is known on a mistake.
+// scales, symmetric) and "fp4" (-g32-e8m0, MXFP4) and says what is known on a mistake.
 std::string Name(const Format& format);
 StatusOr<Format> ParseFormat(std::string_view name);
 

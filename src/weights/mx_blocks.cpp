@@ -1,18 +1,18 @@
 // MXFP4 (OCP microscaling): blocks of 32 weights, a power of two and 4-bit floats 0, 0.5, 1, 1.5,
-// 2, 3, 4, 6 with a sign. Twice these are whole numbers, so six-bit codes under half the power of
-// two hold them exactly.
+// 2, 3, 4, 6 with a sign. Our FP4 has the same nibbles, which it reads as twice these (whole
+// numbers) under half the power of two.
 #include "weights/blocks.h"
 
 namespace qinfer::weights {
 namespace {
 
 constexpr uint32_t kBlock = 32;
-constexpr int8_t kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // Byte j (after the exponent): low nibble = element j, high nibble = element j + 16.
-int8_t Twice(const uint8_t* block, uint32_t i) {
+int32_t Twice(const uint8_t* block, uint32_t i) {
   const uint8_t byte = block[1 + i % 16];
-  return kTwice[i < 16 ? byte & 15 : byte >> 4];
+  return kernels::layout::kFp4Codes[i < 16 ? byte & 15 : byte >> 4] -
+         kernels::layout::ZeroPoint(kernels::WeightKind::kFp4);
 }
 
 // Exponent 255 is NaN; half of the smallest power is no power of ours, which only zeros do without.
@@ -25,9 +25,11 @@ bool Holds(const uint8_t* block) {
 }
 
 void Repack(const uint8_t* block, uint64_t row, uint64_t k, PanelWriter* writer) {
-  const int32_t zero = kernels::layout::ZeroPoint(writer->format().kind);
   uint8_t codes[kBlock];
-  for (uint32_t i = 0; i < kBlock; ++i) codes[i] = static_cast<uint8_t>(Twice(block, i) + zero);
+  for (uint32_t i = 0; i < 16; ++i) {
+    codes[i] = block[1 + i] & 15;
+    codes[16 + i] = static_cast<uint8_t>(block[1 + i] >> 4);
+  }
   const uint32_t index = static_cast<uint32_t>(k / kBlock);
   writer->WriteCodes(row, index, codes);
   const uint32_t exponent = block[0] == 0 ? 0u : block[0] - 1u;
@@ -44,7 +46,7 @@ void Decode(const uint8_t* block, float* out) {
 
 constexpr BlockType kTypes[] = {
     {DType::kMxfp4,
-     {kernels::WeightKind::kInt6, kernels::ScaleKind::kE8M0, false, kBlock},
+     {kernels::WeightKind::kFp4, kernels::ScaleKind::kE8M0, false, kBlock},
      Holds,
      Repack,
      Decode},

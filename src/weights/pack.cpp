@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/checked.h"
+#include "weights/fp4.h"
 #include "weights/panel.h"
 #include "weights/search.h"
 
@@ -74,7 +75,7 @@ Status PackRows(const Format& format, const PackOptions& options, const float* r
         StrCat("packing ", count, " x ", cols, " into ", out.size(), " bytes as ", Name(format)));
   PanelWriter writer(format, cols, out.data());
   writer.Clear(CeilDiv<uint64_t>(count, kPanelRows));
-  const bool is_float = layout::IsFloat(format.kind);
+  const bool is_float = layout::IsFloat(format.kind), is_fp4 = format.kind == WeightKind::kFp4;
   const uint32_t n = static_cast<uint32_t>(cols);
   const uint32_t group_size = layout::GroupSize(writer.shape());
   const uint32_t groups = is_float ? 0 : layout::Groups(writer.shape());
@@ -102,9 +103,10 @@ Status PackRows(const Format& format, const PackOptions& options, const float* r
         fits[g] = GroupFit{format.scale == ScaleKind::kE8M0 ? 0x1p-126f : 0.0f, 0.0f};
         continue;
       }
-      fits[g] = FitGroup(fit_options, x + k,
-                         options.importance == nullptr ? nullptr : options.importance + k,
-                         std::min(group_size, n - k));
+      const float* importance = options.importance == nullptr ? nullptr : options.importance + k;
+      const uint32_t count = std::min(group_size, n - k);
+      fits[g] = is_fp4 ? GroupFit{FitFp4(x + k, importance, count, options.search_scales), 0.0f}
+                       : FitGroup(fit_options, x + k, importance, count);
     }
     if (format.scale == ScaleKind::kSub8) {
       const uint32_t per_super = layout::kSuperGroup / group_size;
@@ -118,9 +120,15 @@ Status PackRows(const Format& format, const PackOptions& options, const float* r
       std::fill(codes, codes + kInputGranule, PaddingCode(format));
       const uint32_t end = std::min(n - k, kInputGranule);
       const uint32_t step = std::min(group_size, kInputGranule);
-      for (uint32_t i = 0; i < end; i += step)
-        Encode(fit_options.levels, fits[(k + i) / group_size], x + k + i, std::min(step, end - i),
-               codes + i);
+      for (uint32_t i = 0; i < end; i += step) {
+        const GroupFit& fit = fits[(k + i) / group_size];
+        const uint32_t count = std::min(step, end - i);
+        if (is_fp4) {
+          EncodeFp4(fit.scale, x + k + i, count, codes + i);
+        } else {
+          Encode(fit_options.levels, fit, x + k + i, count, codes + i);
+        }
+      }
       writer.WriteCodes(row, k / kInputGranule, codes);
     }
   }

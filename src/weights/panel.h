@@ -16,6 +16,7 @@ kernels::Matrix Shape(const Format& format, uint64_t rows, uint64_t cols);
 
 // The code that adds nothing: what padding holds.
 inline uint8_t PaddingCode(const Format& format) {
+  if (format.kind == kernels::WeightKind::kFp4) return 0;  // as it is stored
   return format.has_min ? 0 : static_cast<uint8_t>(kernels::layout::ZeroPoint(format.kind));
 }
 

@@ -18,6 +18,8 @@ void MatmulInt4(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
 void MatmulInt6(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
                 const Activations& x, uint32_t tokens, float* out, size_t out_stride,
                 void* scratch);
+void MatmulFp4(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end, const Activations& x,
+               uint32_t tokens, float* out, size_t out_stride, void* scratch);
 void MatmulInt8(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
                 const Activations& x, uint32_t tokens, float* out, size_t out_stride,
                 void* scratch);

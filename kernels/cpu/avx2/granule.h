@@ -19,9 +19,10 @@ QINFER_FN const int32_t* Row(const int32_t* factors, int half) {
 }
 
 // Adds the sums of 32 inputs (kSplit: of each 16) to 32-bit accumulators. `low_by`, `high_by`:
-// factors of the 16 rows for the first and last 16 inputs, or null. INT4: codes up to 15, so eight
-// products of two fit 16 bits. INT6: up to 63, two do. INT8: one, of the magnitude and the
-// activation with the weight's sign (both at most 128 * 127 * 2).
+// factors of the 16 rows for the first and last 16 inputs, or null (always, for FP4). INT4: codes
+// up to 15, so eight products of two fit 16 bits. FP4: up to 24, four do. INT6: up to 63, two do.
+// INT8: one, of the magnitude and the activation with the weight's sign (both at most 128 * 127 *
+// 2).
 template <WeightKind K, class L, int T, bool kSplit>
 QINFER_FN void Granule(const uint8_t* p, const int8_t* const* a, uint32_t k, const int32_t* low_by,
                        const int32_t* high_by, __m256i (&acc)[T][2], __m256i (&acc_high)[T][2]) {
@@ -48,6 +49,26 @@ QINFER_FN void Granule(const uint8_t* p, const int8_t* const* a, uint32_t k, con
     Unroll<T>([&](auto t) QINFER_LAMBDA {
       acc[t][0] = _mm256_add_epi32(acc[t][0], Widen(s[t][0], Row(low_by, 0)));
       acc[t][1] = _mm256_add_epi32(acc[t][1], Widen(s[t][1], Row(low_by, 1)));
+    });
+  } else if constexpr (K == WeightKind::kFp4) {
+    Unroll<2>([&](auto half) QINFER_LAMBDA {
+      __m256i s[T][2];
+      Unroll<4>([&](auto j) QINFER_LAMBDA {
+        const Lines w = L::Get(p, j);
+        Unroll<T>([&](auto t) QINFER_LAMBDA {
+          const __m256i x = Broadcast4(a[t] + k + half * 16 + j * 4);
+          const __m256i s0 = Dot16(half == 0 ? w.low0 : w.high0, x);
+          const __m256i s1 = Dot16(half == 0 ? w.low1 : w.high1, x);
+          s[t][0] = j == 0 ? s0 : _mm256_add_epi16(s[t][0], s0);
+          s[t][1] = j == 0 ? s1 : _mm256_add_epi16(s[t][1], s1);
+          Pin(s[t][0]);
+          Pin(s[t][1]);
+        });
+      });
+      Unroll<T>([&](auto t) QINFER_LAMBDA {
+        acc[t][0] = _mm256_add_epi32(acc[t][0], Widen(s[t][0], nullptr));
+        acc[t][1] = _mm256_add_epi32(acc[t][1], Widen(s[t][1], nullptr));
+      });
     });
   } else if constexpr (K == WeightKind::kInt6) {
 #pragma GCC unroll 2

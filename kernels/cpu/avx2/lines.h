@@ -28,6 +28,16 @@ struct Nibbles {
             _mm256_and_si256(_mm256_srli_epi16(b, 4), mask)};
   }
 };
+struct Fp4 {
+  static constexpr size_t kGranule = 256;
+  QINFER_FN Lines Get(const uint8_t* p, uint32_t j) {
+    const __m256i codes = _mm256_broadcastsi128_si256(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(layout::kFp4Codes)));
+    const Lines nibbles = Nibbles::Get(p, j);
+    return {_mm256_shuffle_epi8(codes, nibbles.low0), _mm256_shuffle_epi8(codes, nibbles.low1),
+            _mm256_shuffle_epi8(codes, nibbles.high0), _mm256_shuffle_epi8(codes, nibbles.high1)};
+  }
+};
 struct SixBits {
   static constexpr size_t kGranule = 384;
   QINFER_FN Lines Get(const uint8_t* p, uint32_t j) {

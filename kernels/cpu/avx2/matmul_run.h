@@ -205,6 +205,10 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
 #define QINFER_RUN(mode, unit)                                                                 \
   return Run<K, L, mode, unit>(call, panel_begin, panel_end, x_rows, out, out_stride, widened, \
                                scales, supers)
+  if constexpr (K == WeightKind::kFp4) {
+    if (x.block == 32) QINFER_RUN(kSym, kBlocks32);
+    QINFER_RUN(kSym, 32);
+  }
   if constexpr (K != WeightKind::kInt8) {
     if (m.scale == ScaleKind::kSub8) {
       if constexpr (K == WeightKind::kInt6) {

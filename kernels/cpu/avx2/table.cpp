@@ -6,7 +6,7 @@ namespace qinfer::kernels {
 namespace {
 
 constexpr auto kMatmulQuantized =
-    MatmulByKind<avx2::MatmulInt4, avx2::MatmulInt6, avx2::MatmulInt8>;
+    MatmulByKind<avx2::MatmulInt4, avx2::MatmulInt6, avx2::MatmulInt8, avx2::MatmulFp4>;
 
 constexpr Table kTable = {"avx2",         kMatmulQuantized,     avx2::MatmulFloat, avx2::DecodeRow,
                           avx2::Quantize, avx2::RmsNorm,        avx2::Add,         avx2::Scale,

@@ -27,6 +27,18 @@ struct Nibbles {
     return {_mm512_and_si512(v, _mm512_set1_epi8(15)), _mm512_and_si512(v, _mm512_set1_epi8(-16))};
   }
 };
+struct Fp4 {
+  static constexpr size_t kGranule = 256;
+  static constexpr int kHighShift = 0;
+  QINFER_FN Lines Get(const uint8_t* p, uint32_t j) {
+    const __m512i nibble = _mm512_set1_epi8(15);
+    const __m512i codes = _mm512_broadcast_i32x4(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(layout::kFp4Codes)));
+    const __m512i v = Load(p + j * 64);
+    return {_mm512_shuffle_epi8(codes, _mm512_and_si512(v, nibble)),
+            _mm512_shuffle_epi8(codes, _mm512_and_si512(_mm512_srli_epi16(v, 4), nibble))};
+  }
+};
 struct SixBits {
   static constexpr size_t kGranule = 384;
   static constexpr int kHighShift = 0;

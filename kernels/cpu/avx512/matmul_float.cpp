@@ -74,6 +74,8 @@ void Decode32(const Matrix& m, const uint8_t* panel, uint32_t begin, float* out)
   switch (m.kind) {
     case WeightKind::kInt4:
       return DecodeGranule<Nibbles>(m, panel, begin / kInputGranule, out);
+    case WeightKind::kFp4:
+      return DecodeGranule<Fp4>(m, panel, begin / kInputGranule, out);
     case WeightKind::kInt6:
       return DecodeGranule<SixBits>(m, panel, begin / kInputGranule, out);
     case WeightKind::kInt8:

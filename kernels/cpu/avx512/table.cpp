@@ -6,7 +6,7 @@ namespace qinfer::kernels {
 namespace {
 
 constexpr auto kMatmulQuantized =
-    MatmulByKind<avx512::MatmulInt4, avx512::MatmulInt6, avx512::MatmulInt8>;
+    MatmulByKind<avx512::MatmulInt4, avx512::MatmulInt6, avx512::MatmulInt8, avx512::MatmulFp4>;
 
 constexpr Table kTable = {
     "avx512",        kMatmulQuantized, avx512::MatmulFloat,    avx512::DecodeRow,  avx512::Quantize,

@@ -80,7 +80,7 @@ QINFER_FN int32x4_t Dot(int32x4_t sum, int8x16_t w, int8x16_t a) {
 }
 
 // Lines J and J + 1. INT4: codes up to 15, sixteen products fit 16 bits, so sums go on over the
-// granule. INT6: codes up to 63, four do. INT8: two do.
+// granule. INT6: codes up to 63, four do (and FP4's). INT8: two do.
 template <WeightKind K, class L, int J, int T, bool kSplit>
 QINFER_FN void TwoLines(const uint8_t* p, uint32_t r, const int8x16_t (&low)[T],
                         const int8x16_t (&high)[T], Sums16 (&sums)[T], int32x4_t* const (&acc)[T],
@@ -94,7 +94,7 @@ QINFER_FN void TwoLines(const uint8_t* p, uint32_t r, const int8x16_t (&low)[T],
     if constexpr (K == WeightKind::kInt4) {
       sums[t] = J == 0 ? Products(w.low, a0) : Products(sums[t], w.low, a0);
       sums[t] = Products(Products(Products(sums[t], v.low, a1), w.high, b0), v.high, b1);
-    } else if constexpr (K == WeightKind::kInt6) {
+    } else if constexpr (K == WeightKind::kInt6 || K == WeightKind::kFp4) {
       *acc[t] = Fold(*acc[t], Products(Products(w.low, a0), v.low, a1));
       second = Fold(second, Products(Products(w.high, b0), v.high, b1));
     } else {

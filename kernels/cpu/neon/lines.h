@@ -36,6 +36,15 @@ struct Nibbles {
     return {Signed(vandq_u8(v, vdupq_n_u8(15))), Signed(vshrq_n_u8(v, 4))};
   }
 };
+struct Fp4 {
+  static constexpr size_t kGranule = 256;
+  QINFER_FN Lines Get(const uint8_t* p, uint32_t j, uint32_t r) {
+    const uint8x16_t codes = vld1q_u8(layout::kFp4Codes);
+    const uint8x16_t v = Quarter(p + j * 64, r);
+    return {Signed(vqtbl1q_u8(codes, vandq_u8(v, vdupq_n_u8(15)))),
+            Signed(vqtbl1q_u8(codes, vshrq_n_u8(v, 4)))};
+  }
+};
 struct SixBits {
   static constexpr size_t kGranule = 384;
   QINFER_FN Lines Get(const uint8_t* p, uint32_t j, uint32_t r) {

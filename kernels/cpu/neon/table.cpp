@@ -8,7 +8,7 @@ namespace qinfer::kernels {
 namespace {
 
 constexpr auto kMatmulQuantized =
-    MatmulByKind<neon::MatmulInt4, neon::MatmulInt6, neon::MatmulInt8>;
+    MatmulByKind<neon::MatmulInt4, neon::MatmulInt6, neon::MatmulInt8, neon::MatmulFp4>;
 
 constexpr Table kTable = {"neon",         kMatmulQuantized,    neon::MatmulFloat, neon::DecodeRow,
                           neon::Quantize, neon::RmsNorm,       neon::Add,         neon::Scale,

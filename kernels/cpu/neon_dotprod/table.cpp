@@ -7,8 +7,8 @@
 namespace qinfer::kernels {
 namespace {
 
-constexpr auto kMatmulQuantized =
-    MatmulByKind<neon_dotprod::MatmulInt4, neon_dotprod::MatmulInt6, neon_dotprod::MatmulInt8>;
+constexpr auto kMatmulQuantized = MatmulByKind<neon_dotprod::MatmulInt4, neon_dotprod::MatmulInt6,
+                                               neon_dotprod::MatmulInt8, neon_dotprod::MatmulFp4>;
 
 constexpr Table kTable = {
     "neon-dotprod", kMatmulQuantized,        neon::MatmulFloat, neon::DecodeRow,

@@ -93,6 +93,7 @@ inline std::vector<Shape> QuantizedShapes() {
           if (scale == ScaleKind::kE8M0 && has_min) continue;
           shapes.push_back({kind, scale, has_min, group});
         }
+  shapes.push_back({WeightKind::kFp4, ScaleKind::kE8M0, false, 32});
   return shapes;
 }
 

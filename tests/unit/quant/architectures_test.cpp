@@ -199,7 +199,7 @@ TEST(MxExperts, AreKeptExactly) {
                                          experts + "down_proj_blocks"}) {
       const format::QinferTensor* tensor = exact->qinfer()->Find(name);
       ASSERT_NE(tensor, nullptr) << name;
-      EXPECT_EQ(tensor->format, "int6-g32-e8m0");
+      EXPECT_EQ(tensor->format, "fp4-g32-e8m0");
       EXPECT_EQ(tensor->import, "exact");
       EXPECT_EQ(tensor->source_dtype, "MXFP4");
       EXPECT_EQ(tensor->rank, 3u);

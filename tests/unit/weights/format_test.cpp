@@ -15,8 +15,9 @@ using kernels::WeightKind;
 TEST(Format, NamesRoundTripAndAreDistinct) {
   std::set<std::string> names;
   int count = 0;
-  for (const WeightKind kind : {WeightKind::kF32, WeightKind::kF16, WeightKind::kBF16,
-                                WeightKind::kInt8, WeightKind::kInt6, WeightKind::kInt4})
+  for (const WeightKind kind :
+       {WeightKind::kF32, WeightKind::kF16, WeightKind::kBF16, WeightKind::kInt8, WeightKind::kInt6,
+        WeightKind::kInt4, WeightKind::kFp4})
     for (const ScaleKind scale :
          {ScaleKind::kNone, ScaleKind::kF16, ScaleKind::kF32, ScaleKind::kE8M0, ScaleKind::kSub8})
       for (const bool has_min : {false, true})
@@ -40,16 +41,17 @@ TEST(Format, ShortNames) {
   EXPECT_EQ(Name(*int4), "int4-g32-f16");
   EXPECT_EQ(Name(*ParseFormat("int6")), "int6-g32-f16");
   EXPECT_EQ(Name(*ParseFormat("int8")), "int8-g32-f16");
+  EXPECT_EQ(Name(*ParseFormat("fp4")), "fp4-g32-e8m0");
   EXPECT_EQ(Name({WeightKind::kInt4, ScaleKind::kF32, false, 0}), "int4-row-f32");
   EXPECT_EQ(Name({WeightKind::kInt4, ScaleKind::kSub8, true, 32}), "int4-g32-sub8-min");
   EXPECT_EQ(Name({WeightKind::kInt6, ScaleKind::kSub8, false, 16}), "int6-g16-sub8");
 }
 
 TEST(Format, WrongNamesSayWhatIsKnown) {
-  for (const char* name :
-       {"", "int5", "int4-", "int4-g32", "int4-g33-f16", "int4-g16-f16", "int4-g32-f16-max",
-        "int4-g32-f16-min-min", "f16-g32-f16", "int8-g32-e8m0-min", "int4-g64-sub8",
-        "int8-g32-sub8", "table4", "int4-g32-none", "INT4"}) {
+  for (const char* name : {"", "int5", "int4-", "int4-g32", "int4-g33-f16", "int4-g16-f16",
+                           "int4-g32-f16-max", "int4-g32-f16-min-min", "f16-g32-f16",
+                           "int8-g32-e8m0-min", "int4-g64-sub8", "int8-g32-sub8", "fp4-g32-f16",
+                           "fp4-g64-e8m0", "fp4-g32-e8m0-min", "int4-g32-none", "INT4"}) {
     const StatusOr<Format> parsed = ParseFormat(name);
     EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_NE(parsed.status().message().find("known: f32"), absl::string_view::npos) << name;
@@ -74,7 +76,8 @@ TEST(Format, Sizes) {
   EXPECT_FALSE(PackedSize(*ParseFormat("int4"), 32, 0, &panel, &bytes));
   EXPECT_FALSE(PackedSize(*ParseFormat("int4"), 32, UINT64_MAX, &panel, &bytes));
   EXPECT_FALSE(PackedSize(*ParseFormat("int4"), UINT64_MAX, 32, &panel, &bytes));
-  EXPECT_EQ(BitsPerWeight(Format{WeightKind::kTable4, ScaleKind::kF16, false, 32}, 16, 32), 0.0);
+  EXPECT_DOUBLE_EQ(BitsPerWeight(*ParseFormat("fp4"), 128, 2880), 4.25 + 32 * 8 / (16 * 2880.0));
+  EXPECT_EQ(BitsPerWeight(Format{WeightKind::kFp4, ScaleKind::kF16, false, 32}, 16, 32), 0.0);
 }
 
 TEST(Format, ViewChecksSizeAndAlignment) {

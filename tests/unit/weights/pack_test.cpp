@@ -81,6 +81,7 @@ TEST(Pack, EveryFormatAndShapeDecodesCloseToItsSource) {
                                                    {"int4-g32-sub8", 0.0103},
                                                    {"int4-g32-f16-min", 0.0085},
                                                    {"int4-g32-sub8-min", 0.0086},
+                                                   {"fp4", 0.0155},
                                                    {"int4-g64-f16", 0.0145},
                                                    {"int4-g128-f16", 0.018},
                                                    {"int4-row-f32", 0.03}})
@@ -98,7 +99,8 @@ TEST(Pack, SearchBeatsTheExtremes) {
   const std::vector<float> x = Heavy(64 * 1024, 5);
   PackOptions plain;
   plain.search_scales = false;
-  for (const char* name : {"int4", "int4-g128-f16", "int4-g32-f16-min", "int4-row-f32", "int6"}) {
+  for (const char* name :
+       {"int4", "int4-g128-f16", "int4-g32-f16-min", "int4-row-f32", "int6", "fp4"}) {
     const double searched = Error(Pack(*ParseFormat(name), {}, x, 64, 1024), x);
     const double unsearched = Error(Pack(*ParseFormat(name), plain, x, 64, 1024), x);
     RecordProperty(name, std::to_string(searched));
@@ -131,9 +133,32 @@ TEST(Pack, LargestMagnitudeMayTakeTheExtraCodeOnEitherSide) {
   }
 }
 
+// What the format has is kept, at every power of two that it has; halves go to the even nibble.
+TEST(Pack, FourBitFloatsKeepTheirOwnValues) {
+  const float levels[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  for (const float power : {0x1p-120f, 0x1p-3f, 1.0f, 0x1p100f, 0x1p125f}) {
+    std::vector<float> x(32);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = (i % 16 < 8 ? power : -power) * levels[i % 8];
+    for (const bool search : {true, false}) {
+      PackOptions options;
+      options.search_scales = search;
+      EXPECT_EQ(Error(Pack(*ParseFormat("fp4"), options, x, 1, 32), x), 0.0) << power;
+    }
+  }
+  const float halves[] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, 6.0f};
+  const float even[] = {0, 1, 1, 2, 2, 4, 4, 6};
+  PackOptions plain;
+  plain.search_scales = false;
+  const std::vector<float> x(halves, halves + 8);
+  const Packed packed = Pack(*ParseFormat("fp4"), plain, x, 1, 8);
+  std::vector<float> row(8);
+  kernels::ref::DecodeRow(packed.matrix, 0, row.data());
+  for (size_t i = 0; i < row.size(); ++i) EXPECT_EQ(row[i], even[i]) << halves[i];
+}
+
 TEST(Pack, ZerosTinyAndHugeValues) {
-  for (const char* name :
-       {"int4", "int4-g32-f16-min", "int4-g32-sub8-min", "int6-g16-sub8", "int8", "int4-g32-e8m0"})
+  for (const char* name : {"int4", "int4-g32-f16-min", "int4-g32-sub8-min", "int6-g16-sub8", "int8",
+                           "int4-g32-e8m0", "fp4"})
     for (const float magnitude : {0.0f, 1e-42f, 1e-9f, 1e6f, 1e30f}) {
       std::vector<float> x(64);
       for (size_t i = 0; i < x.size(); ++i) x[i] = magnitude * (i % 2 == 0 ? 1.0f : -0.5f);
@@ -152,7 +177,7 @@ TEST(Pack, ZerosTinyAndHugeValues) {
 TEST(Pack, NotFiniteIsAnErrorThatNamesThePlace) {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
-    for (const char* name : {"int4", "f16"}) {
+    for (const char* name : {"int4", "f16", "fp4"}) {
       std::vector<float> x(3 * 40, 0.5f);
       x[2 * 40 + 39] = bad;
       uint64_t panel, bytes;
@@ -171,7 +196,7 @@ TEST(Pack, NotFiniteIsAnErrorThatNamesThePlace) {
 
 TEST(Pack, PaddingAddsNothing) {
   const std::vector<float> x = Heavy(5 * 50, 9);
-  for (const char* name : {"int4", "int6", "int8", "int4-row-f32"}) {
+  for (const char* name : {"int4", "int6", "int8", "int4-row-f32", "fp4"}) {
     const Packed packed = Pack(*ParseFormat(name), {}, x, 5, 50);
     kernels::Matrix whole = packed.matrix;
     whole.rows = 16;

@@ -216,6 +216,10 @@ QINFER_EMULATED I512 Set4Epi32(int d, int c, int b, int a) {
   const __m256i v = _mm256_setr_epi32(a, b, c, d, a, b, c, d);
   return {v, v};
 }
+QINFER_EMULATED I512 BroadcastI32x4(__m128i a) {
+  const __m256i v = _mm256_broadcastsi128_si256(a);
+  return {v, v};
+}
 QINFER_EMULATED I512 Cast128I(__m128i a) {
   return {_mm256_castsi128_si256(a), _mm256_setzero_si256()};
 }
@@ -371,6 +375,8 @@ QINFER_EMULATED_CALL I512 Dpbusd(I512 sum, I512 u, I512 s) {
 #define _mm512_shuffle_epi8 ::qinfer::emulated::ShuffleEpi8
 #undef _mm512_set4_epi32
 #define _mm512_set4_epi32 ::qinfer::emulated::Set4Epi32
+#undef _mm512_broadcast_i32x4
+#define _mm512_broadcast_i32x4 ::qinfer::emulated::BroadcastI32x4
 #undef _mm512_castsi128_si512
 #define _mm512_castsi128_si512 ::qinfer::emulated::Cast128I
 #undef _mm512_inserti32x4

@@ -1,0 +1,13 @@
+// The NEON integer matrix product for FP4 weights, by dot product instructions.
+#include "kernels/cpu/neon/matmul_tile.h"
+#include "kernels/cpu/neon_dotprod/neon_dotprod.h"
+
+namespace qinfer::kernels::neon_dotprod {
+
+void MatmulFp4(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end, const Activations& x,
+               uint32_t tokens, float* out, size_t out_stride, void* scratch) {
+  neon::Matmul<WeightKind::kFp4, neon::Fp4>(matrix, panel_begin, panel_end, x, tokens, out,
+                                            out_stride, scratch);
+}
+
+}  // namespace qinfer::kernels::neon_dotprod
