@@ -72,7 +72,7 @@ def main():
             if path != MODEL:
                 measure += ["--reference", MODEL]
             quality = json.loads(run(*measure))
-            speed = json.loads(run(options.qinfer, "bench", path, "--prompt", "128", "--generate", "64", "--repetitions", "3", "--json"))
+            speed = json.loads(run(options.qinfer, "bench", path, "--prompt", "128", "--generate", "256", "--repetitions", "15", "--json"))
             size = os.path.getsize(path if path != MODEL else os.path.join(MODEL, "model.safetensors"))
             experts = expert_bytes(options.qinfer, path)
             print("| {} | {:.2f} MB | {:.2f} MB | {:.1f} % | {:.4f} | {} | {} | {:.0f} |".format(
