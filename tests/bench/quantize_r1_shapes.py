@@ -3,6 +3,7 @@
 took: the plan, the peak of the process's own memory (anonymous pages, read from /proc every few ms) and of all that was resident (with
 mapped files), the time, and how many experts the calibration reached. Needs nothing but Python and Linux.
 usage: quantize_r1_shapes.py QINFER FOLDER [--shrink N] [--filled] [--memory-limit 4GB] [--samples 2] [--keep] [--check]
+                             [--scheme "routed experts"]
 `--check`: fails where the peak is above the plan, or where a limit changes the file or is not kept.
 """
 import argparse
@@ -61,6 +62,7 @@ def main():
     parser.add_argument("--filled", action="store_true")
     parser.add_argument("--memory-limit", default="4GB")
     parser.add_argument("--samples", type=int, default=2)
+    parser.add_argument("--scheme", default="", help="only those with this in their names: " + "; ".join(SCHEMES))
     parser.add_argument("--keep", action="store_true", help="keep the files")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
@@ -69,7 +71,7 @@ def main():
     subprocess.run(make + (["--filled"] if options.filled else []), check=True)
     print("| weights | file | time | CPU | plan | own memory | resident | experts reached |\n|---|---|---|---|---|---|---|---|")
     failures = []
-    for number, scheme in enumerate(SCHEMES):
+    for number, scheme in enumerate(name for name in SCHEMES if options.scheme in name):
         out = os.path.join(options.folder, "out%d.qinfer" % number)
         r = quantize(options, source, out, scheme, options.memory_limit)
         reached = ", ".join("%d of %d" % (c["experts"] - c["without_tokens"], c["experts"]) for c in r["coverage"])

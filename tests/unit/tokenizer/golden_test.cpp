@@ -71,6 +71,29 @@ TEST_F(GoldenTest, Variants) {
   }
 }
 
+// OLMo 2's and Mistral Nemo's, cut to what the texts use (tests/golden/make_published.py).
+TEST_F(GoldenTest, PublishedVocabularies) {
+  for (const std::string name : {"olmo-2", "tekken"}) {
+    std::string text;
+    ASSERT_TRUE(ReadFile(Golden("published-" + name + ".json"), &text)) << name;
+    const json document = json::parse(text);
+    auto tokenizer =
+        Tokenizer::FromJson(document.at("tokenizer").dump(), "", "published-" + name, &memory_);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    ASSERT_GE(document.at("vectors").size(), 100u);
+    for (const json& vector : document.at("vectors")) {
+      const auto input =
+          (vector.at(0).is_number() ? texts_.at(vector.at(0).get<size_t>()) : vector.at(0))
+              .get<std::string>();
+      std::pmr::vector<int32_t> ids;
+      ASSERT_TRUE((*tokenizer)->Encode(input, {false, true}, &ids).ok());
+      EXPECT_EQ(std::vector<int32_t>(ids.begin(), ids.end()),
+                vector.at(1).get<std::vector<int32_t>>())
+          << name << " " << vector.at(0);
+    }
+  }
+}
+
 TEST_F(GoldenTest, LargeVocabularies) {
   int found = 0;
   for (const auto& [name, hashes] : hashes_.items()) {
