@@ -21,6 +21,9 @@ constexpr std::string_view kNotSpaces =
     "10ffff}";
 constexpr std::string_view kHex = "0-9a-fA-F";
 constexpr std::string_view kNotHex = "\\x{0}-/:-@G-`g-\\x{10ffff}";
+constexpr std::string_view kWord =
+    "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
+constexpr uint8_t kWordAdditions = kLetter | kMark | kDecimal;
 
 struct NamedClass {
   std::string_view name, pcre;
@@ -150,6 +153,17 @@ class Translator {
     return OkStatus();
   }
 
+  // PCRE2's own knows fewer word characters than \w here: a mark after a letter would begin a word.
+  void WordBoundary(bool negated) {
+    std::string word = StrCat("[", std::string(kWord));
+    AppendAdditionRanges(kWordAdditions, &word);
+    word.push_back(']');
+    const char* after_word = negated ? "(?=" : "(?!";
+    const char* after_other = negated ? "(?!" : "(?=";
+    out_.append(StrCat("(?:(?<=", word, ")", after_word, word, ")|(?<!", word, ")", after_other,
+                       word, "))"));
+  }
+
   Status Escape(bool in_class) {
     if (pos_ + 1 >= in_.size()) return Unsupported("a backslash at the end");
     const char c = in_[pos_ + 1];
@@ -173,8 +187,16 @@ class Translator {
       case 'w':
       case 'W':
         if (in_class && c == 'W') return Unsupported("\\W inside brackets");
-        EmitMembers("\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}",
-                    kLetter | kMark | kDecimal, in_class, c == 'W');
+        EmitMembers(kWord, kWordAdditions, in_class, c == 'W');
+        break;
+      case 'b':
+      case 'B':
+        if (in_class) {  // b: a backspace
+          if (c == 'B') return Unsupported("\\B inside brackets");
+          out_.append("\\b");
+        } else {
+          WordBoundary(c == 'B');
+        }
         break;
       case 'h':
         EmitMembers(kHex, 0, in_class, false);
@@ -196,7 +218,7 @@ class Translator {
       default: {
         const bool alphanumeric =
             (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-        const std::string_view same = in_class ? "abefnrt0" : "abefnrt0123456789ABGKNRXZzk";
+        const std::string_view same = in_class ? "aefnrt0" : "aefnrt0123456789AGKNRXZzk";
         if (alphanumeric && same.find(c) == std::string_view::npos)
           return Unsupported(StrCat("\\", std::string(1, c)));
         // A multi-byte character after the backslash stands for itself in both.

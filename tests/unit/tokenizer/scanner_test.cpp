@@ -112,6 +112,22 @@ TEST(Patterns, Translation) {
     EXPECT_FALSE(TranslatePattern(pattern).ok()) << pattern;
 }
 
+// Where words begin follows \w: after a combining mark or a connector (U+203F) none does.
+TEST(Patterns, WordBoundaries) {
+  Memory memory;
+  const std::string text = "a\xcc\x81z x\xe2\x80\xbfy";
+  const std::pair<const char*, Cuts> cases[] = {
+      {"\\b\\w", {{0, 1}, {5, 6}}},
+      {"\\w\\b", {{3, 4}, {9, 10}}},
+      {"\\B\\w", {{1, 3}, {3, 4}, {6, 9}, {9, 10}}},
+  };
+  for (const auto& [spelled, cuts] : cases) {
+    auto pattern = Pattern::Compile(spelled, &memory);
+    ASSERT_TRUE(pattern.ok()) << pattern.status().message();
+    EXPECT_EQ(ByPattern(**pattern, text), cuts) << spelled;
+  }
+}
+
 TEST(Patterns, WorkIsBounded) {
   Memory memory;
   auto pattern = Pattern::Compile("(a+)+$", &memory);
