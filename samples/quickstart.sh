@@ -34,7 +34,7 @@ sh src/cmake/install_packages.sh $(sed -n 's/^build: //p' src/cmake/packages.txt
 echo "== build (release, into build/release)"
 mkdir -p build
 cmake --preset release -DQINFER_BUILD_TESTS=OFF > build/configure.log 2>&1 || { cat build/configure.log >&2; exit 1; }
-cmake --build --preset release -j "$(nproc)" --target qinfer qinfer_cli qinfer_quickstart
+cmake --build --preset release -j "$(nproc)"
 
 echo "== calibrate, quantize, measure"
 out=build/quickstart

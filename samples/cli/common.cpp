@@ -320,6 +320,10 @@ void RefuseOverlap(std::initializer_list<NamedPath> outputs,
   }
 }
 
+void RequireName(const char* option, const std::string& path) {
+  if (path.empty()) throw Error(std::string(option) + " is empty: give the name of a file", 2);
+}
+
 void RefusePipe(const char* option, const std::string& path) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0 || !S_ISFIFO(status.st_mode)) return;

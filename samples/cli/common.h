@@ -125,6 +125,9 @@ struct NamedPath {
 void RefuseOverlap(std::initializer_list<NamedPath> outputs,
                    std::initializer_list<NamedPath> inputs);
 
+// Throws Error where the name is empty.
+void RequireName(const char* option, const std::string& path);
+
 // Throws Error where a file is expected that is opened more than once.
 void RefusePipe(const char* option, const std::string& path);
 

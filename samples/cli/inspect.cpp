@@ -284,6 +284,7 @@ void RunInspect(const Options& options) {
 }
 
 void RunConvert(const Options& options) {
+  RequireName("--out", options.out);
   const Runtime runtime = MakeRuntime(options);
   const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_HEADER);
   qinfer_target target = QINFER_TARGET_INIT;

@@ -76,12 +76,14 @@ Calibration MakeCalibration(qinfer_model* model, const Options& options,
     return handle;
   }
   const std::string text = ReadFile(options.calibration);
+  if (text.empty()) throw Error(options.calibration + " is empty: --calibration needs a text");
   Check(qinfer_calibration_add_text(raw, text.data(), text.size(), &error), error,
         options.calibration.c_str());
   return handle;
 }
 
 void RunQuantize(const Options& options) {
+  RequireName("--out", options.out);
   RefuseOverlap({{"--out", options.out},
                  {"--report", options.report},
                  {"--html", options.html},

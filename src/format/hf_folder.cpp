@@ -145,6 +145,8 @@ Status ReadIfThere(const std::string& folder, const char* name, uint64_t max_byt
   QINFER_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(path));
   if (kind == io::PathKind::kMissing) return OkStatus();
   QINFER_ASSIGN_OR_RETURN(Buffer bytes, io::ReadSmallFile(path, max_bytes, memory));
+  // A download that failed, which must not pass for a model without that document.
+  if (bytes.size() == 0) return FormatError(StrCat(path, ": the file is empty; fetch it again"));
   *out = Document::Own(std::move(bytes));
   out->set_path(path);
   return OkStatus();

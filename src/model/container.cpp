@@ -109,7 +109,7 @@ Status DescribeStored(const format::Checkpoint& checkpoint, const std::string& w
     stored->format.kind = kernels::WeightKind::kBF16;
     return FindScale(checkpoint, where, stored);
   }
-  StatusOr<weights::Format> format = weights::ExactFormat(info.dtype);
+  StatusOr<weights::Format> format = weights::ExactFormat(info.dtype, info.dtype_name);
   if (!format.ok()) return Annotate(format.status(), where);
   stored->format = *format;
   return OkStatus();

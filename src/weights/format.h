@@ -52,8 +52,9 @@ Status PackRows(const Format& format, const PackOptions& options, const float* r
                 uint64_t first_row, uint64_t count, uint64_t cols, absl::Span<uint8_t> out);
 
 // The format that holds blocks of this type exactly, and whether it does (floats do, and Q4_0,
-// Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, MXFP4; others do not exist here).
-StatusOr<Format> ExactFormat(DType dtype);
+// Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, MXFP4; others do not exist here). `word` is what the
+// file calls it, for the message: DType has no name for most of what it does not know.
+StatusOr<Format> ExactFormat(DType dtype, std::string_view word = {});
 // Repacks `count` rows of source blocks, row after row as the file has them, into whole panels of
 // ExactFormat(dtype). NaN scales are a FormatError.
 Status ImportRows(DType dtype, absl::Span<const uint8_t> source, uint64_t first_row, uint64_t count,

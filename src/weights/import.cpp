@@ -53,11 +53,12 @@ const BlockType* FindBlockType(DType dtype) {
   return nullptr;
 }
 
-StatusOr<Format> ExactFormat(DType dtype) {
+StatusOr<Format> ExactFormat(DType dtype, std::string_view word) {
   Format format;
   if (FloatKind(dtype, &format.kind)) return format;
   if (const BlockType* type = FindBlockType(dtype)) return type->format;
-  return UnsupportedError(StrCat("no weight format holds ", DTypeName(dtype),
+  return UnsupportedError(StrCat("no weight format holds ",
+                                 word.empty() ? std::string(DTypeName(dtype)) : std::string(word),
                                  " exactly; known: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, "
                                  "Q4_K, Q5_K, Q6_K, MXFP4"));
 }

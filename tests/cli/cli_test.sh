@@ -193,6 +193,9 @@ wrong() { # FILE CONTENTS COMMAND... -- MESSAGE
   [ "$(grep -o wrong/ err | wc -l)" = 1 ] || { fail "$file is named more than once:"; cat err; }
 }
 wrong tokenizer.json '{"a": 1}' tokenize wrong --text x -- "tokenizer.json: not a tokenizer.json"
+for file in config.json tokenizer.json tokenizer_config.json generation_config.json; do
+  wrong $file '' convert wrong -o x.qinfer -- "$file: the file is empty"
+done
 wrong tokenizer_config.json '{' tokenize wrong --text x -- "tokenizer_config.json: before byte 1: not valid JSON"
 wrong tokenizer_config.json '{' tokenize wrong/tokenizer.json --text x -- "tokenizer_config.json: before byte 1: not valid JSON"
 wrong tokenizer_config.json '{"chat_template": 5}' tokenize wrong --text x -- "tokenizer_config.json: chat_template: expected"
@@ -202,6 +205,9 @@ wrong chat_template.json '{"chat_template": "{% for %}"}' render wrong --message
 wrong generation_config.json '{"eos_token_id": "x"}' tokenize wrong --text x -- "generation_config.json: eos_token_id"
 wrong config.json '{"architectures": ["Nobody"]}' info wrong -- "config.json: "
 wrong config.json '{"architectures": ["Nobody"]}' info wrong/config.json -- "config.json: "
+
+sed '0,/"dtype":"F16"/s//"dtype":"U16"/' "$model/model.safetensors" > wrong/model.safetensors && cp "$model"/*.json wrong
+gives 1 generate wrong -p x; has err "no weight format holds U16 exactly"
 
 # -- What is wrong is said on stderr, with 2 for the command line and 1 for the rest, and leaves nothing behind
 gives 2 nope; has err "nope"
@@ -242,6 +248,8 @@ gives 0 quantize "$model" -o int8.qinfer --scheme int8 --calibration "$model/tin
 head -c -8 c.cal > cut.cal; gives 1 quantize "$model" -o x.qinfer --calibration cut.cal; has err "bytes of contents, "
 head -c -1 c.cal > bad.cal; printf '\377' >> bad.cal; gives 1 quantize "$model" -o x.qinfer --calibration bad.cal; has err "its checksum does not fit"
 [ "$(grep -o bad.cal err | wc -l)" = 1 ] || { fail "bad.cal is named more than once:"; cat err; }
+: > nothing; gives 1 quantize "$model" -o x.qinfer --calibration nothing; has err "nothing is empty"
+for command in convert quantize; do gives 2 $command "$model" -o ''; has err "--out is empty"; done
 gives 1 perplexity "$model" --file .; has err "directory"
 gives 1 perplexity "$model" --file text; has err "token"
 gives 1 perplexity "$model" --file "$model/tiny-heldout.txt" --logits-out nowhere/l.npy; has err "nowhere/l.npy"
