@@ -240,10 +240,11 @@ QINFER_API qinfer_status QINFER_CALL qinfer_model_tensor(const qinfer_model* mod
 QINFER_API qinfer_status QINFER_CALL qinfer_model_report(const qinfer_model* model, uint32_t kind,
                                                          qinfer_report** out, qinfer_error* err);
 
-/** Begins to read every byte of every tensor: computes checksums, compares those that the file
- * states, and looks for values that are not finite in float tensors. The report: {"ok", "tensors":
- * [{"name", "bytes", "checksum", "ok", "problem"}], "bytes", "problems"}. A file that cannot be
- * read ends the task with E_IO; what is merely wrong is in the report.
+/** Begins to read every byte of every tensor: computes checksums (XXH3-64 of the bytes as the file
+ * stores them), compares those that the file states, and looks for values that are not finite in
+ * float tensors. The report: {"ok", "tensors": [{"name", "bytes", "checksum", "ok", "problem"}, in
+ * the order of qinfer_model_tensor], "bytes", "problems"}. A file that cannot be read ends the task
+ * with E_IO; what is merely wrong is in the report.
  * @param model  opened with any parts but QINFER_PARTS_VOCABULARY; @param out not NULL
  * @return OK; E_MISUSE (QINFER_DETAIL_NOT_LOADED). Any thread. @since 0.1 */
 QINFER_API qinfer_status QINFER_CALL qinfer_verify_begin(const qinfer_model* model,

@@ -1,5 +1,5 @@
-// qinfer info, inspect, convert: what a model is, tensor by tensor, and the lossless way into a
-// .qinfer file.
+// qinfer info and convert: what a model is, and the lossless way into a .qinfer file. The listing
+// of inspect is in tensors.cpp.
 #include <sys/stat.h>
 #include <algorithm>
 #include <cinttypes>
@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "common.h"
+#include "tensors.h"
 
 namespace cli {
 namespace {
@@ -20,33 +21,6 @@ struct Options : Common {
   bool verify = false;
 };
 
-std::string Shown(qinfer_str text) { return Visible(View(text)); }
-
-std::string Shape(const qinfer_tensor_info& tensor) {
-  std::string text;
-  for (uint32_t i = 0; i < tensor.rank; ++i)
-    text += (i == 0 ? "" : " x ") + std::to_string(tensor.shape[i]);
-  return text;
-}
-
-const char* ImportName(uint32_t import) {
-  switch (import) {
-    case QINFER_IMPORT_EXACT:
-      return "exact";
-    case QINFER_IMPORT_MEASURED:
-      return "measured";
-    default:
-      return "not used";
-  }
-}
-
-qinfer_model_info Info(const qinfer_model* model) {
-  qinfer_model_info info = QINFER_MODEL_INFO_INIT;
-  qinfer_error error = QINFER_ERROR_INIT;
-  Check(qinfer_model_info_get(model, &info, &error), error, "cannot describe the model");
-  return info;
-}
-
 Report InfoReport(const qinfer_model* model) {
   qinfer_report* raw = nullptr;
   qinfer_error error = QINFER_ERROR_INIT;
@@ -56,16 +30,6 @@ Report InfoReport(const qinfer_model* model) {
 }
 
 Json Parsed(const Report& report) { return Json::parse(Render(report.get(), QINFER_RENDER_JSON)); }
-
-std::vector<qinfer_tensor_info> Tensors(const qinfer_model* model) {
-  std::vector<qinfer_tensor_info> tensors(Info(model).tensor_count);
-  qinfer_error error = QINFER_ERROR_INIT;
-  for (uint32_t i = 0; i < tensors.size(); ++i) {
-    tensors[i] = QINFER_TENSOR_INFO_INIT;
-    Check(qinfer_model_tensor(model, i, &tensors[i], &error), error, "cannot list tensors");
-  }
-  return tensors;
-}
 
 // "tokenizer" and "chat_template" as they are once loaded: of them a header says nothing. No
 // tokenizer where the model comes without a vocabulary.
@@ -134,12 +98,35 @@ void PrintVocabulary(const Options& options, const qinfer_model_info& info) {
               (info.flags & QINFER_MODEL_HAS_TEMPLATE) != 0 ? "yes" : "none");
 }
 
+struct Sum {
+  uint32_t count = 0;
+  uint64_t elements = 0, bytes = 0;
+};
+std::map<std::string, Sum> SumsByType(const qinfer_model* model, const qinfer_model_info& info) {
+  std::map<std::string, Sum> by_type;
+  for (uint32_t i = 0; i < info.tensor_count; ++i) {
+    const qinfer_tensor_info tensor = Tensor(model, i);
+    const qinfer_str type = tensor.format.size != 0 && info.container == QINFER_CONTAINER_QINFER
+                                ? tensor.format
+                                : tensor.source_type;
+    Sum& sum = by_type[Shown(type)];
+    ++sum.count;
+    sum.elements += tensor.elements;
+    sum.bytes += tensor.bytes;
+  }
+  return by_type;
+}
+
 void RunInfo(const Options& options) {
   const Runtime runtime = MakeRuntime(options);
   bool vocabulary_alone = false;
-  const Model model = OpenForInfo(runtime.get(), options, &vocabulary_alone);
+  Model model = OpenForInfo(runtime.get(), options, &vocabulary_alone);
   const qinfer_model_info info = Info(model.get());
   if (vocabulary_alone && !options.json) return PrintVocabulary(options, info);
+  const std::string architecture = Shown(info.architecture);
+  const std::map<std::string, Sum> by_type = SumsByType(model.get(), info);
+  const Report report = InfoReport(model.get());
+  model.reset();  // the plan opens the file again: not two tables of its tensors at a time
   qinfer_source source = QINFER_SOURCE_INIT;
   source.path = Str(options.model);
   qinfer_load_options load = QINFER_LOAD_OPTIONS_INIT;
@@ -156,7 +143,6 @@ void RunInfo(const Options& options) {
     Check(qinfer_model_plan(runtime.get(), &source, &load, &engine, &plan, &error), error,
           "cannot plan memory");
   }
-  const Report report = InfoReport(model.get());
   const Json text_parts = TextParts(runtime.get(), options);
   if (options.json) {
     Json json = Parsed(report);
@@ -174,7 +160,7 @@ void RunInfo(const Options& options) {
     return;
   }
   std::printf("%s\n", Visible(options.model).c_str());
-  std::printf("  architecture   %s\n", Shown(info.architecture).c_str());
+  std::printf("  architecture   %s\n", architecture.c_str());
   const bool billions = info.parameters >= 1000000000;
   std::printf("  parameters     %.2f %s\n",
               static_cast<double>(info.parameters) * (billions ? 1e-9 : 1e-6),
@@ -188,20 +174,6 @@ void RunInfo(const Options& options) {
   std::printf("  context        %u\n", info.max_context);
   std::printf("  tokenizer      %s\n", text_parts.contains("tokenizer") ? "yes" : "none");
   std::printf("  chat template  %s\n", text_parts["chat_template"] == true ? "yes" : "none");
-  struct Sum {
-    uint32_t count = 0;
-    uint64_t elements = 0, bytes = 0;
-  };
-  std::map<std::string, Sum> by_type;
-  for (const qinfer_tensor_info& tensor : Tensors(model.get())) {
-    const qinfer_str type = tensor.format.size != 0 && info.container == QINFER_CONTAINER_QINFER
-                                ? tensor.format
-                                : tensor.source_type;
-    Sum& sum = by_type[Shown(type)];
-    ++sum.count;
-    sum.elements += tensor.elements;
-    sum.bytes += tensor.bytes;
-  }
   if (!by_type.empty())
     std::printf("\n  %-20s %8s %14s %12s\n", "tensors by type", "count", "elements", "bytes");
   for (const auto& [type, sum] : by_type) {
@@ -221,66 +193,6 @@ void RunInfo(const Options& options) {
     std::printf("                 peak while loading %s, in all %s\n",
                 Bytes(plan.load_peak_bytes).c_str(), Bytes(plan.total_bytes).c_str());
   }
-}
-
-void RunInspect(const Options& options) {
-  const Runtime runtime = MakeRuntime(options);
-  const Model model = OpenModel(runtime.get(), options.model, options, QINFER_PARTS_HEADER);
-  qinfer_error error = QINFER_ERROR_INIT;
-  Report verification;
-  if (options.verify) {
-    qinfer_task* raw = nullptr;
-    Check(qinfer_verify_begin(model.get(), &raw, &error), error, "cannot verify");
-    const Task task(raw);
-    Run(task.get(), "verify", options.json);
-    verification = TakeReport(task.get());
-  }
-  bool ok = true;
-  if (verification != nullptr) {
-    int32_t value = 0;
-    Check(qinfer_report_bool(verification.get(), "ok", QINFER_STRLEN, &value, &error), error,
-          "no verdict");
-    ok = value != 0;
-  }
-  if (options.json) {
-    qinfer_report* raw = nullptr;
-    Check(qinfer_model_report(model.get(), QINFER_MODEL_REPORT_TENSORS, &raw, &error), error,
-          "cannot list tensors");
-    const Report report(raw);
-    Json json = Json::parse(Render(report.get(), QINFER_RENDER_JSON));
-    if (verification != nullptr)
-      json["verify"] = Json::parse(Render(verification.get(), QINFER_RENDER_JSON));
-    std::printf("%s\n", json.dump(2).c_str());
-  } else {
-    const std::vector<qinfer_tensor_info> tensors = Tensors(model.get());
-    size_t width = 6;
-    for (const qinfer_tensor_info& tensor : tensors)
-      width = std::max(width, Shown(tensor.name).size());
-    std::printf("%-*s  %-16s %-8s %-20s %-9s %12s  %s\n", static_cast<int>(width), "tensor",
-                "shape", "stored", "computed as", "import", "bytes", "checksum");
-    for (const qinfer_tensor_info& tensor : tensors) {
-      char checksum[24] = "-";
-      if (tensor.has_checksum != 0)
-        std::snprintf(checksum, sizeof(checksum), "%016" PRIx64, tensor.checksum);
-      std::printf("%-*s  %-16s %-8s %-20s %-9s %12" PRIu64 "  %s\n", static_cast<int>(width),
-                  Shown(tensor.name).c_str(), Shape(tensor).c_str(),
-                  Shown(tensor.source_type).c_str(), Shown(tensor.format).c_str(),
-                  ImportName(tensor.import), tensor.bytes, checksum);
-    }
-    if (verification != nullptr) {
-      for (size_t i = 0; i < Count(verification.get(), "tensors"); ++i) {
-        const std::string at = "tensors[" + std::to_string(i) + "].";
-        const std::string problem = Text(verification.get(), at + "problem");
-        if (problem.empty()) continue;
-        std::fflush(stdout);
-        std::fprintf(stderr, "%s: %s\n", Visible(Text(verification.get(), at + "name")).c_str(),
-                     Visible(problem).c_str());
-      }
-      std::printf("%s\n",
-                  ok ? "verified: all contents are as they should be" : "verified: PROBLEMS FOUND");
-    }
-  }
-  if (!ok) throw Error(options.model + " has contents that cannot be right: see above");
 }
 
 void RunConvert(const Options& options) {
@@ -348,13 +260,17 @@ void AddInspect(CLI::App* app) {
   sub->callback([info] { RunInfo(*info); });
 
   auto inspect = std::make_shared<Options>();
-  sub = app->add_subcommand("inspect",
-                            "Every tensor: shape, format, whether its import is exact, checksum");
+  sub = app->add_subcommand(
+      "inspect",
+      "Every tensor: shape, format, whether its import is exact, and its checksum: XXH3-64 "
+      "of its bytes as the file stores them, where a .qinfer states it or "
+      "--verify has read them");
   sub->add_option("MODEL", inspect->model, kModelHelp)->required();
-  sub->add_flag("--verify", inspect->verify, "Read and check all contents");
+  sub->add_flag("--verify", inspect->verify,
+                "Read and check all contents, and show every checksum");
   AddJson(sub, inspect.get());
   AddLoad(sub, inspect.get());
-  sub->callback([inspect] { RunInspect(*inspect); });
+  sub->callback([inspect] { RunInspect(*inspect, inspect->model, inspect->verify); });
 
   auto convert = std::make_shared<Options>();
   sub = app->add_subcommand(

@@ -5,6 +5,7 @@
 
 #include "api/report.h"
 #include "api/structs.h"
+#include "api/tensor_rows.h"
 #include "exec/forward.h"
 #include "format/qinfer_file.h"
 #include "model/stored_tensor.h"
@@ -40,12 +41,6 @@ uint64_t ImpliedParameters(const model::ModelSpec& spec) {
   for (const model::LayerSpec& layer : spec.layers) model::ForEachLayerTensor(spec, layer, add);
   model::ForEachEndTensor(spec, add);
   return count;
-}
-
-const char* ImportName(uint32_t import) {
-  return import == QINFER_IMPORT_EXACT      ? "exact"
-         : import == QINFER_IMPORT_MEASURED ? "measured"
-                                            : "none";
 }
 
 const char* ScalingName(model::RopeScaling scaling) {
@@ -220,6 +215,12 @@ std::string_view ContainerName(uint32_t container) {
   }
 }
 
+const char* ImportName(uint32_t import) {
+  return import == QINFER_IMPORT_EXACT      ? "exact"
+         : import == QINFER_IMPORT_MEASURED ? "measured"
+                                            : "none";
+}
+
 std::string HexChecksum(uint64_t checksum) {
   return std::string(absl::StrCat(absl::Hex(checksum, absl::kZeroPad16)));
 }
@@ -336,17 +337,8 @@ Report TensorsReport(const ModelState& model) {
   root["container"] = ContainerName(ContainerOf(model));
   Report& list = root["tensors"];
   if (model.checkpoint == nullptr) return root;
-  for (const format::TensorInfo& tensor : model.checkpoint->tensors()) {
-    const TensorDescription described = DescribeTensor(*model.checkpoint, tensor);
-    Report& item = list.Append();
-    item["name"] = tensor.name;
-    for (uint32_t i = 0; i < tensor.rank; ++i) item["shape"].Append() = tensor.shape[i];
-    item["type"] = described.source_type;
-    item["format"] = described.format;
-    item["bytes"] = described.bytes;
-    item["import"] = ImportName(described.import);
-    if (described.has_checksum) item["checksum"] = HexChecksum(described.checksum);
-  }
+  if (model.checkpoint->tensors().empty()) return root;
+  list.SetRows(std::make_shared<ListedTensors>(&model.runtime->memory, *model.checkpoint));
   return root;
 }
 

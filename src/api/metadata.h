@@ -26,6 +26,7 @@ TensorDescription DescribeTensor(const format::Checkpoint& checkpoint,
                                  const format::TensorInfo& tensor);
 
 std::string_view ContainerName(uint32_t container);
+const char* ImportName(uint32_t import);
 std::string HexChecksum(uint64_t checksum);  // 16 digits
 
 observe::Report InfoReport(const ModelState& model);

@@ -37,16 +37,44 @@ uint32_t KindOf(const Report& node) {
   return QINFER_REPORT_NULL;
 }
 
-StatusOr<const Report*> Node(const ReportState& state, const char* path, size_t path_size) {
+// A node of the tree, or of a row that was made for this look at it.
+struct NodeRef {
+  const Report* node = nullptr;
+  std::unique_ptr<const Report> row;
+  Report::RowPlace place;
+  const Report* operator->() const { return node; }
+  const Report& operator*() const { return *node; }
+};
+
+StatusOr<NodeRef> Node(const ReportState& state, const char* path, size_t path_size) {
   QINFER_ASSIGN_OR_RETURN(const std::string_view text, Text(path, path_size, "path"));
-  if (text.empty()) return &state.root();
-  const Report* const node = state.root().Find(text);
-  if (node == nullptr) {
+  NodeRef found;
+  found.node = text.empty() ? &state.root() : state.root().Find(text);
+  if (found.node == nullptr) found.place = state.root().FindRow(text);
+  if (found.place.rows != nullptr) {
+    found.row = std::make_unique<const Report>(found.place.rows->Row(found.place.index));
+    found.node = found.place.rest.empty() ? found.row.get() : found.row->Find(found.place.rest);
+  }
+  if (found.node == nullptr) {
     return Misuse(
         QINFER_DETAIL_NO_SUCH_NODE,
         StrCat("the report has nothing at \"", absl::string_view(text.data(), text.size()), "\""));
   }
-  return node;
+  return found;
+}
+
+// What a getter hands out lives as long as the report: not the row, but what it was made from.
+std::string_view TextOf(const NodeRef& found) {
+  if (found.row == nullptr) return found->AsString();
+  for (size_t i = 0; i < found.row->size(); ++i) {
+    if (&found.row->at(i) != found.node) continue;
+    return found.place.rows->Text(found.place.index, found.row->key(i));
+  }
+  return {};  // rows have no deeper texts
+}
+std::string_view KeyOf(const NodeRef& found, size_t index) {
+  if (found.row == nullptr) return found->key(index);
+  return found.place.rows->Key(found.place.index, index);  // rows have no deeper objects
 }
 
 Status WrongKind(const char* wanted) {
@@ -102,7 +130,7 @@ qinfer_status qinfer_report_kind(const qinfer_report* report, const char* path, 
   if (out_kind != nullptr) *out_kind = QINFER_REPORT_NULL;
   return GuardHandle(err, report, "report", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(NotNull(out_kind, "out_kind"));
-    QINFER_ASSIGN_OR_RETURN(const Report* node, Node(*report->state, path, path_size));
+    QINFER_ASSIGN_OR_RETURN(const NodeRef node, Node(*report->state, path, path_size));
     *out_kind = KindOf(*node);
     return QINFER_OK;
   });
@@ -113,7 +141,7 @@ qinfer_status qinfer_report_size(const qinfer_report* report, const char* path, 
   if (out_count != nullptr) *out_count = 0;
   return GuardHandle(err, report, "report", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(NotNull(out_count, "out_count"));
-    QINFER_ASSIGN_OR_RETURN(const Report* node, Node(*report->state, path, path_size));
+    QINFER_ASSIGN_OR_RETURN(const NodeRef node, Node(*report->state, path, path_size));
     if (node->kind() != Report::Kind::kList && node->kind() != Report::Kind::kObject) {
       return WrongKind("a list or an object");
     }
@@ -127,14 +155,14 @@ qinfer_status qinfer_report_key(const qinfer_report* report, const char* path, s
   if (out_key != nullptr) *out_key = qinfer_str{};
   return GuardHandle(err, report, "report", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(NotNull(out_key, "out_key"));
-    QINFER_ASSIGN_OR_RETURN(const Report* node, Node(*report->state, path, path_size));
+    QINFER_ASSIGN_OR_RETURN(const NodeRef node, Node(*report->state, path, path_size));
     if (node->kind() != Report::Kind::kObject) return WrongKind("an object");
     if (index >= node->size()) {
       return Misuse(
           QINFER_DETAIL_NO_SUCH_NODE,
           qinfer::StrCat("index is ", index, ", the object has ", node->size(), " members"));
     }
-    *out_key = Str(node->key(index));
+    *out_key = Str(KeyOf(node, index));
     return QINFER_OK;
   });
 }
@@ -144,7 +172,7 @@ qinfer_status qinfer_report_bool(const qinfer_report* report, const char* path, 
   if (out != nullptr) *out = 0;
   return GuardHandle(err, report, "report", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(NotNull(out, "out"));
-    QINFER_ASSIGN_OR_RETURN(const Report* node, Node(*report->state, path, path_size));
+    QINFER_ASSIGN_OR_RETURN(const NodeRef node, Node(*report->state, path, path_size));
     if (node->kind() != Report::Kind::kBool) return WrongKind("a bool");
     *out = node->AsBool() ? 1 : 0;
     return QINFER_OK;
@@ -156,7 +184,7 @@ qinfer_status qinfer_report_int(const qinfer_report* report, const char* path, s
   if (out != nullptr) *out = 0;
   return GuardHandle(err, report, "report", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(NotNull(out, "out"));
-    QINFER_ASSIGN_OR_RETURN(const Report* node, Node(*report->state, path, path_size));
+    QINFER_ASSIGN_OR_RETURN(const NodeRef node, Node(*report->state, path, path_size));
     const bool whole = node->kind() == Report::Kind::kNumber &&
                        std::fabs(node->AsNumber()) < 9007199254740992.0 &&
                        node->AsNumber() == std::floor(node->AsNumber());
@@ -171,7 +199,7 @@ qinfer_status qinfer_report_double(const qinfer_report* report, const char* path
   if (out != nullptr) *out = 0.0;
   return GuardHandle(err, report, "report", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(NotNull(out, "out"));
-    QINFER_ASSIGN_OR_RETURN(const Report* node, Node(*report->state, path, path_size));
+    QINFER_ASSIGN_OR_RETURN(const NodeRef node, Node(*report->state, path, path_size));
     if (node->kind() != Report::Kind::kNumber && node->kind() != Report::Kind::kInt) {
       return WrongKind("a number");
     }
@@ -185,9 +213,9 @@ qinfer_status qinfer_report_string(const qinfer_report* report, const char* path
   if (out != nullptr) *out = qinfer_str{};
   return GuardHandle(err, report, "report", [&]() -> Outcome {
     QINFER_RETURN_IF_ERROR(NotNull(out, "out"));
-    QINFER_ASSIGN_OR_RETURN(const Report* node, Node(*report->state, path, path_size));
+    QINFER_ASSIGN_OR_RETURN(const NodeRef node, Node(*report->state, path, path_size));
     if (node->kind() != Report::Kind::kString) return WrongKind("a string");
-    *out = Str(node->AsString());
+    *out = Str(TextOf(node));
     return QINFER_OK;
   });
 }

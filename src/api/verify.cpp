@@ -7,7 +7,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "api/metadata.h"
 #include "api/report.h"
 #include "api/structs.h"
 #include "format/qinfer_file.h"
@@ -47,6 +46,7 @@ Status VerifyWork::Begin() {
                             Buffer::Create(memory, kChunkElements * sizeof(float), "verification"));
   }
   uint64_t total = 0;
+  tensors_ = std::make_shared<VerifiedTensors>(memory, model_->checkpoint->tensors());
   for (const format::TensorInfo& tensor : model_->checkpoint->tensors()) total += tensor.bytes;
   progress_.total.store(total);
   progress_.phase.store("verify");
@@ -114,15 +114,7 @@ Status VerifyWork::StepPacked() {
 
 void VerifyWork::FinishTensor(uint64_t checksum) {
   const format::TensorInfo& tensor = model_->checkpoint->tensors()[tensor_];
-  observe::Report& item = report_["tensors"].Append();
-  item["name"] = tensor.name;
-  item["bytes"] = tensor.bytes;
-  item["checksum"] = HexChecksum(checksum);
-  item["ok"] = problem_.empty();
-  if (!problem_.empty()) {
-    item["problem"] = problem_;
-    ++problems_;
-  }
+  tensors_->Add(tensor.name, tensor.bytes, checksum, problem_);
   problem_.clear();
   XXH3_64bits_reset(&hash_->state);
   at_ = 0;
@@ -134,8 +126,11 @@ StatusOr<bool> VerifyWork::Step(const Deadline& deadline) {
   do {
     if (deadline.Cancelled()) return CancelledError();
     if (tensor_ == count) {
-      report_["ok"] = problems_ == 0;
-      report_["problems"] = problems_;
+      if (tensors_ == nullptr) return true;
+      report_["ok"] = tensors_->problems() == 0;
+      report_["problems"] = tensors_->problems();
+      if (count != 0) report_["tensors"].SetRows(std::move(tensors_));
+      tensors_.reset();
       return true;
     }
     if (pass_ != nullptr) {

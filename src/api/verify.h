@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "api/model.h"
+#include "api/tensor_rows.h"
 #include "core/work.h"
 #include "format/checksum_pass.h"
 #include "observe/report.h"
@@ -35,10 +36,10 @@ class VerifyWork final : public Work {
   Buffer bytes_, floats_;                       // of others
   std::unique_ptr<Hash> hash_;
   observe::Report report_;
+  std::shared_ptr<VerifiedTensors> tensors_;  // until they are in the report
   size_t tensor_ = 0;
   uint64_t at_ = 0;  // bytes of the tensor that are done
   std::string problem_;
-  uint64_t problems_ = 0;
 };
 
 }  // namespace qinfer::api

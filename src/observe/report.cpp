@@ -100,7 +100,8 @@ Report::Report(const Report& other)
       integer_(other.integer_),
       number_(other.number_),
       string_(other.string_),
-      keys_(other.keys_) {
+      keys_(other.keys_),
+      rows_(other.rows_) {
   children_.reserve(other.children_.size());
   for (const auto& child : other.children_) children_.push_back(std::make_unique<Report>(*child));
 }
@@ -118,7 +119,10 @@ void Report::Clear(Kind kind) {
   string_.clear();
   keys_.clear();
   children_.clear();
+  rows_.reset();
 }
+
+size_t Report::size() const { return rows_ != nullptr ? rows_->size() : children_.size(); }
 
 int64_t Report::AsInt() const {
   if (kind_ == Kind::kInt) return unsigned_ ? 0 : integer_;
@@ -158,7 +162,7 @@ Report& Report::operator[](std::string_view key) {
 }
 
 Report& Report::Append() {
-  if (kind_ != Kind::kList) Clear(Kind::kList);
+  if (kind_ != Kind::kList || rows_ != nullptr) Clear(Kind::kList);
   children_.push_back(std::make_unique<Report>());
   return *children_.back();
 }
@@ -170,6 +174,12 @@ Report& Report::SetList() {
 
 Report& Report::SetObject() {
   Clear(Kind::kObject);
+  return *this;
+}
+
+Report& Report::SetRows(std::shared_ptr<const ReportRows> rows) {
+  Clear(Kind::kList);
+  rows_ = std::move(rows);
   return *this;
 }
 
@@ -205,7 +215,15 @@ Report& Report::operator=(std::string_view value) {
   return *this;
 }
 
-const Report* Report::Find(std::string_view path) const {
+const Report* Report::Find(std::string_view path) const { return Walk(path, nullptr); }
+
+Report::RowPlace Report::FindRow(std::string_view path) const {
+  RowPlace place;
+  Walk(path, &place);
+  return place;
+}
+
+const Report* Report::Walk(std::string_view path, RowPlace* place) const {
   const Report* node = this;
   size_t i = 0;
   while (i < path.size()) {
@@ -221,7 +239,18 @@ const Report* Report::Find(std::string_view path) const {
       const char* last = path.data() + end;
       const auto result = std::from_chars(path.data() + i + 1, last, index);
       if (result.ec != std::errc() || result.ptr != last) return nullptr;
-      if (node->kind_ != Kind::kList || index >= node->children_.size()) return nullptr;
+      if (node->kind_ != Kind::kList || index >= node->size()) return nullptr;
+      if (node->rows_ != nullptr) {
+        std::string_view rest = path.substr(end + 1);
+        if (!rest.empty() && rest.front() == '.') {
+          rest.remove_prefix(1);
+          if (rest.empty()) return nullptr;
+        } else if (!rest.empty() && rest.front() != '[') {
+          return nullptr;
+        }
+        if (place != nullptr) *place = {node->rows_.get(), index, rest};
+        return nullptr;
+      }
       node = node->children_[index].get();
       i = end + 1;
     } else {
@@ -266,16 +295,21 @@ void Report::Write(int indent, int level, std::string* out) const {
   }
   const bool object = kind_ == Kind::kObject;
   out->push_back(object ? '{' : '[');
-  for (size_t i = 0; i < children_.size(); ++i) {
+  const size_t count = size();
+  for (size_t i = 0; i < count; ++i) {
     if (i != 0) out->append(indent > 0 ? "," : ", ");
     NewLine(indent, level + 1, out);
     if (object) {
       AppendJsonString(keys_[i], out);
       out->append(": ");
     }
-    children_[i]->Write(indent, level + 1, out);
+    if (rows_ != nullptr) {
+      rows_->Row(i).Write(indent, level + 1, out);
+    } else {
+      children_[i]->Write(indent, level + 1, out);
+    }
   }
-  if (!children_.empty()) NewLine(indent, level, out);
+  if (count != 0) NewLine(indent, level, out);
   out->push_back(object ? '}' : ']');
 }
 

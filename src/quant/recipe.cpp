@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "core/checked.h"
+#include "format/qinfer_file.h"
+#include "format/tensor_table.h"
 #include "kernels/layout.h"
 #include "model/stored_rows.h"
 #include "model/stored_tensor.h"
@@ -236,9 +238,16 @@ StatusOr<ResolvedRecipe> ResolveRecipe(const model::ModelSpec& spec,
         continue;
       }
       // A tensor that the model does not use and that we cannot store is left out.
-      if (model::IsScales(checkpoint, info) ||
+      if (info.elements() == 0 || model::IsScales(checkpoint, info) ||
           (info.dtype == DType::kOther && checkpoint.qinfer() == nullptr)) {
         continue;
+      }
+      // Before there is a plan for each: a small file may name very many.
+      if (items.size() == format::kMaxQinferTensors) {
+        return UnsupportedError(StrCat(checkpoint.name(), ": more than ", format::kMaxQinferTensors,
+                                       " tensors are to be stored, which a .qinfer file cannot "
+                                       "hold; tensor \"",
+                                       format::Printable(info.name), "\" is one of them"));
       }
       add(Use{}, info, name);
       continue;

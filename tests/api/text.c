@@ -205,6 +205,45 @@ static void test_template_memory(void) {
   free(content);
 }
 
+/* The list of tensors, whose rows are made when they are asked for: the same nodes as in any other
+ * list, and texts that last as long as the report. */
+static void test_tensor_rows(const qinfer_model* model, const qinfer_report* report) {
+  qinfer_error err = QINFER_ERROR_INIT;
+  qinfer_tensor_info tensor = QINFER_TENSOR_INFO_INIT;
+  qinfer_str name = {NULL, 0}, import = {NULL, 0}, key = {NULL, 0}, other = {NULL, 0};
+  int64_t number = 0;
+  size_t count = 0;
+  uint32_t kind = 0;
+  CHECK_OK(qinfer_model_tensor(model, 1, &tensor, &err));
+  CHECK_OK(qinfer_report_string(report, "tensors[1].name", QINFER_STRLEN, &name, &err));
+  CHECK_OK(qinfer_report_string(report, "tensors[1][\"import\"]", QINFER_STRLEN, &import, &err));
+  CHECK_OK(qinfer_report_key(report, "tensors[1]", QINFER_STRLEN, 1, &key, &err));
+  CHECK_OK(qinfer_report_string(report, "tensors[0].name", QINFER_STRLEN, &other, &err));
+  CHECK(name.size == tensor.name.size && memcmp(name.data, tensor.name.data, name.size) == 0);
+  CHECK(other.size != name.size || memcmp(other.data, name.data, name.size) != 0);
+  CHECK(import.size == 5 && memcmp(import.data, "exact", 5) == 0);
+  CHECK(key.size == 5 && memcmp(key.data, "shape", 5) == 0);
+  CHECK_OK(qinfer_report_int(report, "tensors[1].bytes", QINFER_STRLEN, &number, &err));
+  CHECK((uint64_t)number == tensor.bytes);
+  CHECK_OK(qinfer_report_int(report, "tensors[1].shape[0]", QINFER_STRLEN, &number, &err));
+  CHECK((uint64_t)number == tensor.shape[0]);
+  CHECK_OK(qinfer_report_size(report, "tensors[1].shape", QINFER_STRLEN, &count, &err));
+  CHECK(count == tensor.rank);
+  CHECK_OK(qinfer_report_kind(report, "tensors[1]", QINFER_STRLEN, &kind, &err));
+  CHECK(kind == QINFER_REPORT_OBJECT);
+  CHECK_OK(qinfer_report_kind(report, "tensors", QINFER_STRLEN, &kind, &err));
+  CHECK(kind == QINFER_REPORT_LIST);
+  static const char* const absent[] = {"tensors[1].",    "tensors[1].nothing",
+                                       "tensors[1]name", "tensors[1].shape[9]",
+                                       "tensors[-1]",    "tensors[999999]"};
+  for (size_t i = 0; i < sizeof absent / sizeof *absent; ++i) {
+    CHECK_FAILS(qinfer_report_kind(report, absent[i], QINFER_STRLEN, &kind, &err), QINFER_E_MISUSE,
+                QINFER_DETAIL_NO_SUCH_NODE);
+  }
+  CHECK_FAILS(qinfer_report_string(report, "tensors[1].bytes", QINFER_STRLEN, &other, &err),
+              QINFER_E_MISUSE, QINFER_DETAIL_WRONG_KIND);
+}
+
 static void test_metadata(qinfer_runtime* runtime, qinfer_model* model) {
   qinfer_error err = QINFER_ERROR_INIT;
   qinfer_model_info info = QINFER_MODEL_INFO_INIT, header_info = QINFER_MODEL_INFO_INIT;
@@ -246,6 +285,7 @@ static void test_metadata(qinfer_runtime* runtime, qinfer_model* model) {
   CHECK_OK(qinfer_model_report(model, QINFER_MODEL_REPORT_TENSORS, &report, &err));
   CHECK_OK(qinfer_report_size(report, "tensors", QINFER_STRLEN, &count, &err));
   CHECK(count == info.tensor_count);
+  test_tensor_rows(model, report);
   qinfer_report_release(report);
   CHECK_FAILS(qinfer_model_report(model, 12, &report, &err), QINFER_E_MISUSE, QINFER_DETAIL_OPTION);
 

@@ -20,6 +20,12 @@ gives 0 info "$source/tests/golden/tokenizer/vocab-llama-bpe.gguf"; has out "a v
 gives 0 info "$model/tokenizer.json"; has out "a vocabulary alone"
 gives 0 inspect "$model"; has out "model.layers.0.self_attn.q_proj.weight"; has out exact
 gives 0 inspect "$model" --verify --json; has out '"ok"'
+# A checksum for each tensor once they are read, the same in the table and in both lists of the document.
+sed -n 's/^ *"checksum": "\([0-9a-f]*\)",*$/\1/p' out | sort > checksums
+gives 0 inspect "$model"; grep -q ' [0-9a-f]\{16\}$' out && fail "checksums of what was not read"
+gives 0 inspect "$model" --verify; sed -n 's/^model.* \([0-9a-f]\{16\}\)$/\1/p' out > shown
+[ "$(wc -l < shown)" = "$(grep -c '^model' out)" ] || fail "tensors without a checksum"
+sort shown shown | cmp -s - checksums || fail "the checksums of the table and of the document differ"
 
 # -- What fits where: R1 by its configuration alone, as docs/deepseek.md has it; layers that predict further tokens are left out, and that is said
 gives 0 info "$source/tests/golden/configs/deepseek-r1.json"; has out "671.03 B"; has out "left out       model.layers.61.*: predicts further tokens (MTP)"

@@ -149,5 +149,67 @@ PYTHON
   gives 0 "${quantize[@]::1}" evil --no-calibration --no-evaluation -o o.qinfer; quiet out; quiet err
 fi
 
+# -- Very many tensors in a small file: no more than 64 MB beyond it, whoever lists, reads or refuses them
+if command -v python3 > /dev/null; then
+  cat > make_many.py << 'PYTHON'
+import json, struct, sys
+kind, model, path, count = *sys.argv[1:4], 200000
+if kind == "gguf":
+    string = lambda text: struct.pack("<Q", len(text)) + text.encode()
+    numbers = {"block_count": 1, "embedding_length": 64, "feed_forward_length": 64, "context_length": 64, "vocab_size": 64, "attention.head_count": 1}
+    keys = [string("general.architecture") + struct.pack("<I", 8) + string("llama")]
+    keys += [string("llama." + key) + struct.pack("<II", 4, value) for key, value in numbers.items()]
+    keys += [string("llama.attention.layer_norm_rms_epsilon") + struct.pack("<If", 6, 1e-5)]
+    keys += [string(f"key.{i}") + struct.pack("<I", 8) + string("text") for i in range(65000)]
+    head = b"GGUF" + struct.pack("<IQQ", 3, count, len(keys)) + b"".join(keys)
+    head += b"".join(string(f"blk.{i}") + struct.pack("<IQIQ", 1, 1, 24, i * 32) for i in range(count))
+    open(path, "wb").write(head + bytes(-len(head) % 32) + bytes(count * 32))
+else:
+    data, each = open(model, "rb").read(), int(kind == "bytes")
+    size = int.from_bytes(data[:8], "little")
+    header, end = json.loads(data[8:8 + size]), len(data) - 8 - size
+    for i in range(count):
+        header[f"model.layers.{i // 4096}.experts.{i % 4096}.weight"] = {"dtype": "U8", "shape": [each], "data_offsets": [end + i * each, end + (i + 1) * each]}
+    text = json.dumps(header).encode()
+    open(path, "wb").write(len(text).to_bytes(8, "little") + text + data[8 + size:] + bytes(count * each))
+PYTHON
+  # In a process of its own, whose size its child begins with.
+  cat > measure.py << 'PYTHON'
+import os, subprocess, sys
+size = os.path.getsize(sys.argv[1])
+child = subprocess.Popen(sys.argv[2:])
+_, status, usage = os.wait4(child.pid, 0)
+beyond = usage.ru_maxrss * 1024 - size
+if beyond > 64 << 20:
+    print(f"{beyond >> 20} MiB beyond the file of {size >> 20} MiB", file=sys.stderr)
+    sys.exit(100)
+sys.exit(os.waitstatus_to_exitcode(status))
+PYTHON
+  # within FILE CODE ARGUMENTS...
+  within() {
+    local file=$1 code=$2 got=0
+    shift 2
+    python3 measure.py "$file" "$qinfer" "$@" > out 2> err < /dev/null || got=$?
+    [ $got = "$code" ] || { fail "qinfer $* of very many tensors: exit code $got, expected $code"; tail -n 3 err; }
+  }
+  mkdir many && cp "$model"/*.json many
+  for kind in empty bytes gguf; do
+    path=many file=many/model.safetensors good=0
+    [ $kind = gguf ] && path=many.gguf file=many.gguf good=1  # its model lacks tensors, which its header does not tell
+    python3 make_many.py $kind "$model/model.safetensors" $file
+    within $file 0 inspect $path
+    within $file 0 inspect $path --json
+    within $file 0 inspect $path --verify
+    [ $kind != empty ] || has out "  2d06800538d394c2"  # XXH3-64 of nothing
+    within $file 0 inspect $path --verify --json
+    within $file $good info $path
+    # Of no elements: the model does not use them, and they are left out. Else more than a .qinfer holds.
+    [ $kind != bytes ] || good=1
+    within $file $good convert $path -o many.qinfer
+    [ $kind != bytes ] || has err "more than 65536 tensors"
+  done
+  rm -rf many many.gguf many.qinfer
+fi
+
 [ $failures = 0 ] && echo "the program minds its surroundings"
 exit $((failures > 0))
