@@ -215,6 +215,7 @@ void RunChat(const ChatOptions& options) {
   }
   LineReader reader;
   std::string line;
+  size_t unanswered = 0;
   while (true) {
     if (terminal) {
       std::printf("> ");
@@ -223,9 +224,9 @@ void RunChat(const ChatOptions& options) {
     InterruptGuard::Clear();
     if (reader.Next(&line) != LineReader::Result::kLine) {
       if (terminal) std::printf("\n");
-      return;
+      break;
     }
-    if (line.empty()) return;
+    if (line.empty()) break;
     if (line == "/clear") {
       conversation.Clear();
       continue;
@@ -234,8 +235,13 @@ void RunChat(const ChatOptions& options) {
       conversation.Answer(line);
     } catch (const Error& error) {
       Complain(error.what());
+      ++unanswered;
     }
   }
+  // Where nobody looks at stderr, the exit code is all that tells.
+  if (terminal || unanswered == 0) return;
+  throw Error(std::to_string(unanswered) + (unanswered == 1 ? " message was" : " messages were") +
+              " not answered: see above");
 }
 
 }  // namespace
@@ -249,7 +255,7 @@ void AddChat(CLI::App* app) {
   CLI::Option* prompt =
       sub->add_option("-p,--prompt", chat->prompt, "One message; its answer ends the program");
   sub->add_option("--system", chat->system, "The system message");
-  AddContext(sub, chat.get(), "Tokens of KV cache");
+  AddContext(sub, chat.get(), "Tokens of KV cache (default: the model's context, up to 4096)");
   AddSampling(sub, chat.get());
   AddJson(sub, chat.get());
   AddMachine(sub, chat.get());
@@ -261,7 +267,11 @@ void AddChat(CLI::App* app) {
       "stays.\n"
       "/clear forgets all but the system message. An empty line, Ctrl-D, or Ctrl-C at the prompt\n"
       "ends the program. When the context is full, the oldest turns are forgotten, but never the\n"
-      "system message, and a line on stderr says so; --context makes room for more.");
+      "system message, and a line on stderr says so; --context makes room for more. A message "
+      "that\n"
+      "does not fit is an error, and the conversation goes on; where standard input is no "
+      "terminal,\n"
+      "the exit code is then 1.");
   sub->callback([chat, prompt] {
     chat->has_prompt = prompt->count() != 0;
     RunChat(*chat);

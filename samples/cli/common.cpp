@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -74,12 +75,13 @@ void AddJson(CLI::App* app, Common* common) {
 void AddMachine(CLI::App* app, Common* common) {
   app->add_option("--threads", common->threads, "Threads (default: the processors available)")
       ->check(CLI::Range(1, 1024));
-  app->add_option("--isa", common->isa, "Instruction set: auto (the best), ref, avx2, avx512, neon")
+  app->add_option("--isa", common->isa,
+                  "Instruction set: auto (the best; default), ref, avx2, avx512, neon")
       ->check(CLI::IsMember({"auto", "ref", "avx2", "avx512", "neon"}));
 }
 
 void AddLoad(CLI::App* app, Common* common) {
-  app->add_option("--load", common->load, "How a .qinfer file is reached: map or copy")
+  app->add_option("--load", common->load, "How a .qinfer file is reached: map (default) or copy")
       ->check(CLI::IsMember({"map", "copy"}));
 }
 
@@ -88,17 +90,19 @@ void AddContext(CLI::App* app, Common* common, const char* help) {
 }
 
 void AddEngine(CLI::App* app, Common* common) {
-  app->add_option("--kv", common->kv, "KV cache type: f32, f16, int8")
+  app->add_option("--kv", common->kv,
+                  "KV cache type: f32, f16, int8 (default: int8; of perplexity: f16)")
       ->check(CLI::IsMember({"f32", "f16", "int8"}));
   app->add_option("--activations", common->activations,
-                  "Inputs of quantized layers: auto, int8, float")
+                  "Inputs of quantized layers: auto (default), int8, float")
       ->check(CLI::IsMember({"auto", "int8", "float"}));
 }
 
 void AddDeterminism(CLI::App* app, Common* common) {
-  app->add_option("--determinism", common->determinism,
-                  "strict, or fast: long prompts of latent attention (DeepSeek) in less time, "
-                  "results depend on steps")
+  app->add_option(
+         "--determinism", common->determinism,
+         "strict (default), or fast: long prompts of latent attention (DeepSeek) in less time, "
+         "results depend on steps")
       ->check(CLI::IsMember({"strict", "fast"}));
 }
 
@@ -164,7 +168,10 @@ void Run(qinfer_task* task, const char* title, bool quiet) {
   // So that no partial file stays behind.
   const InterruptGuard guard(InterruptGuard::Signals::kAll);
   const bool terminal = isatty(STDERR_FILENO) == 1;
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kBetweenLines(10);
   std::string last_phase;
+  Clock::time_point last_line = Clock::now();
   qinfer_error error = QINFER_ERROR_INIT;
   qinfer_status status = QINFER_PENDING;
   while (status == QINFER_PENDING) {
@@ -175,8 +182,10 @@ void Run(qinfer_task* task, const char* title, bool quiet) {
     if (qinfer_task_progress(task, &progress, nullptr) != QINFER_OK) continue;
     if (terminal) {
       DrawBar(title, progress);
-    } else if (View(progress.phase) != last_phase && status == QINFER_PENDING) {
+    } else if (status == QINFER_PENDING &&
+               (View(progress.phase) != last_phase || Clock::now() - last_line >= kBetweenLines)) {
       last_phase = View(progress.phase);
+      last_line = Clock::now();
       std::fprintf(stderr, "%s: %s (%.0f %% done)\n", title, Visible(last_phase).c_str(),
                    100.0 * Share(progress));
     }

@@ -100,8 +100,8 @@ CLI::Validator Whole() {
   return CLI::Validator(read, "");
 }
 
-// Runs a task to its end with progress on stderr: a bar on a terminal, a line per phase elsewhere;
-// silent with `quiet`. A signal cancels.
+// Runs a task to its end with progress on stderr: a bar on a terminal, elsewhere a line for a phase
+// and every 10 seconds; silent with `quiet`. A signal cancels.
 void Run(qinfer_task* task, const char* title, bool quiet);
 Report TakeReport(qinfer_task* task);
 std::string Render(qinfer_report* report, uint32_t form);

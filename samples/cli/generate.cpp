@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <limits>
 
 namespace cli {
 namespace {
@@ -96,6 +97,20 @@ void SetReasoning(const GenerateOptions& options, bool tagged, qinfer_generate_o
   }
 }
 
+// In (0, most]: to the library 0 says "not given", which is not what it says here.
+CLI::Validator Above0(double most, const char* range) {
+  const auto check = [most, range](std::string& text) {
+    double value = 0.0;
+    try {
+      value = std::stod(text);
+    } catch (const std::exception&) {
+      return "'" + text + "' is not a number";
+    }
+    return value > 0.0 && value <= most ? "" : "'" + text + "' is not " + range;
+  };
+  return CLI::Validator(check, "");
+}
+
 void RunGenerate(const GenerateOptions& options) {
   const Loaded loaded = Load(options);
   qinfer_error error = QINFER_ERROR_INIT;
@@ -124,20 +139,24 @@ void AddSampling(CLI::App* app, GenerateOptions* options) {
       ->transform(Whole<uint32_t>())
       ->capture_default_str();
   app->add_option("--temperature", options->temperature, "0 = always the likeliest token")
-      ->check(CLI::Range(0.0, 100.0));
-  app->add_option("--top-k", options->top_k, "Only the k likeliest tokens")
+      ->check(CLI::Range(0.0, 100.0))
+      ->default_str("0");
+  app->add_option("--top-k", options->top_k, "Only the k likeliest tokens (default: 0 = all)")
       ->transform(Whole<uint32_t>());
   app->add_option("--top-p", options->top_p,
-                  "Only the likeliest tokens that make up this probability")
-      ->check(CLI::Range(0.0, 1.0));
-  app->add_option("--min-p", options->min_p, "Only tokens this likely relative to the likeliest")
+                  "Only the likeliest tokens that make up this probability (default: 1 = all)")
+      ->check(Above0(1.0, "above 0 and at most 1"));
+  app->add_option("--min-p", options->min_p,
+                  "Only tokens this likely relative to the likeliest (default: 0 = all)")
       ->check(CLI::Range(0.0, 1.0));
   app->add_option("--repetition-penalty", options->repetition_penalty,
-                  "Above 1: tokens of the prompt and the output become less likely");
+                  "Above 1: tokens of the prompt and the output become less likely (default: 1 = "
+                  "off)")
+      ->check(Above0(std::numeric_limits<float>::max(), "above 0; 1 changes nothing"));
   app->add_option("--frequency-penalty", options->frequency_penalty,
-                  "-2 to 2, for each time that a token was generated");
+                  "-2 to 2, for each time that a token was generated (default: 0)");
   app->add_option("--presence-penalty", options->presence_penalty,
-                  "-2 to 2, once for a token that was generated");
+                  "-2 to 2, once for a token that was generated (default: 0)");
   app->add_option("--seed", options->seed, "The same seed gives the same text")
       ->transform(Whole<uint64_t>())
       ->capture_default_str();
@@ -156,7 +175,8 @@ void AddSampling(CLI::App* app, GenerateOptions* options) {
   app->add_flag("--prompt-lookup", options->prompt_lookup,
                 "Guess tokens from the prompt and the output, and check several at once: the same "
                 "text, sooner where it repeats");
-  app->add_option("--logprobs", options->logprobs, "With --json: the best N tokens at each place")
+  app->add_option("--logprobs", options->logprobs,
+                  "With --json: the best N tokens at each place (default: 0 = none)")
       ->transform(Whole<uint32_t>());
 }
 
@@ -274,7 +294,7 @@ void AddGenerate(CLI::App* app) {
   CLI::App* sub = app->add_subcommand("generate", "Continue a raw prompt, without a template");
   sub->add_option("MODEL", generate->model, kModelHelp)->required();
   sub->add_option("-p,--prompt", generate->prompt, "The prompt")->required();
-  AddContext(sub, generate.get(), "Tokens of KV cache");
+  AddContext(sub, generate.get(), "Tokens of KV cache (default: the model's context, up to 4096)");
   AddSampling(sub, generate.get());
   AddJson(sub, generate.get());
   AddMachine(sub, generate.get());

@@ -251,7 +251,8 @@ void AddInspect(CLI::App* app) {
          "A folder, .safetensors, .gguf or .qinfer; a folder with config.json alone is enough, and "
          "so is a vocabulary alone")
       ->required();
-  AddContext(sub, info.get(), "Tokens of KV cache to plan for");
+  AddContext(sub, info.get(),
+             "Tokens of KV cache to plan for (default: the model's context, up to 4096)");
   AddJson(sub, info.get());
   AddMachine(sub, info.get());
   AddLoad(sub, info.get());

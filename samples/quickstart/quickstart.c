@@ -92,20 +92,26 @@ static uint64_t size_on_disk(const char* path) {
   return total;
 }
 
-/* Steps a task to its end. On a terminal a percentage that moves, elsewhere one line when done. */
+/* Steps a task to its end. On a terminal a percentage that moves; elsewhere a line every ten
+ * seconds and one when done. */
 static void run(qinfer_task* task, const char* title) {
   qinfer_error error = QINFER_ERROR_INIT;
   const int terminal = isatty(1);
   const double start = now_seconds();
+  double last_line = start;
   qinfer_status status = QINFER_PENDING;
   while (status == QINFER_PENDING) {
     status = qinfer_task_step(task, 100 * 1000000u, &error);
     qinfer_progress progress = QINFER_PROGRESS_INIT;
-    if (terminal && qinfer_task_progress(task, &progress, NULL) == QINFER_OK &&
-        progress.total != 0) {
-      printf("\r  %-44s %3.0f %%", title, 100.0 * (double)progress.done / (double)progress.total);
-      fflush(stdout);
+    if (qinfer_task_progress(task, &progress, NULL) != QINFER_OK || progress.total == 0) continue;
+    const double percent = 100.0 * (double)progress.done / (double)progress.total;
+    if (terminal) {
+      printf("\r  %-44s %3.0f %%", title, percent);
+    } else if (status == QINFER_PENDING && now_seconds() - last_line >= 10.0) {
+      last_line = now_seconds();
+      printf("  %-44s %3.0f %%\n", title, percent);
     }
+    fflush(stdout);
   }
   check(status, title, &error);
   printf("%s  %-44s done in %.1f s\n", terminal ? "\r" : "", title, now_seconds() - start);

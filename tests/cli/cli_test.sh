@@ -117,19 +117,28 @@ for field in text finish_reason generated_tokens; do
 done
 
 # -- A conversation: it goes on when its context is full, when a message does not fit, and after Ctrl-C
-talk() { "$qinfer" chat "$model" "$@" > out 2> err || fail "qinfer chat $*: exit code $?"; }
+shopt -s lastpipe  # what talk finds after a pipe is found in this shell
+talk() { talk_to 0 "$@"; }
+# talk_to CODE ARGUMENTS...
+talk_to() { local code=$1 got=0; shift; "$qinfer" chat "$model" "$@" > out 2> err || got=$?; [ $got = "$code" ] || fail "qinfer chat $*: exit code $got, expected $code"; }
 printf 'In the beginning\nAnd then?\nWho said so?\nGo on.\n' | talk -n 30 --context 96 --system "Be brief" --ignore-eos
 [ "$(wc -l < out)" = 4 ] || { fail "four messages have $(wc -l < out) answers:"; cat out err; }
 has err "[The context of 96 tokens is full: the oldest turn is forgotten.]"
-printf 'In the beginning\n%0500d\nAnd then?\n' 0 | talk -n 8 --context 64
+# Without a terminal the end tells that a message had no answer; the others have theirs.
+printf 'In the beginning\n%0500d\nAnd then?\n' 0 | talk_to 1 -n 8 --context 64
 [ "$(wc -l < out)" = 2 ] || { fail "a long message between two:"; cat out err; }
-has err "the context holds 64: shorten it"
-printf 'In the beginning\n%0500d\nAnd then?\n' 0 | talk -n 8 --context 64 --json; cp out with_long
+has err "the context holds 64: shorten it"; has err "1 message was not answered"
+printf 'In the beginning\n%0500d\nAnd then?\n' 0 | talk_to 1 -n 8 --context 64 --json; cp out with_long
 printf 'In the beginning\nAnd then?\n' | talk -n 8 --context 64 --json
 [ "$(grep -o '"text":[^,]*' out)" = "$(grep -o '"text":[^,]*' with_long)" ] || fail "a message that does not fit changes what comes after it"
 printf 'In the beginning\n/clear\nIn the beginning\n' | talk -n 8 --json
 [ "$(grep -o '"text":[^,]*' out | sort -u | wc -l)" = 1 ] || { fail "/clear does not begin anew:"; cat out; }
 gives 1 chat "$model" -p "$(printf '%0500d' 0)" --context 64; has err "shorten it"
+for option in "--repetition-penalty 0" "--repetition-penalty -1" "--repetition-penalty nan" "--repetition-penalty inf" "--top-p 0" "--top-p 1.5"; do
+  # shellcheck disable=SC2086
+  gives 2 generate "$model" -p a -n 1 $option; has err "${option%% *}"
+done
+gives 0 generate "$model" -p a -n 1 --repetition-penalty 1.5 --top-p 1
 
 # until_there FILE TEXT: waits for it.
 until_there() { for _ in $(seq 300); do grep -qF -- "$2" "$1" && return; sleep 0.1; done; fail "'$2' does not come in $1"; cat out err; }

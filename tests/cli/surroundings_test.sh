@@ -21,6 +21,15 @@ quantize=(quantize "$model" --no-calibration --no-evaluation)
 has err "writing to standard output failed"
 "$qinfer" tokenize "$model" --file - <&- > out 2> err; [ $? = 1 ] || fail "with stdin closed: another exit code"
 
+# -- Progress without a terminal: nothing more within ten seconds, then a line with the percent. The command sleeps them away.
+mkfifo lines
+"$qinfer" perplexity "$model" --file "$text" --isa ref --threads 1 --context 64 --max-windows 8 > progress.out 2> lines & slow=$!
+exec 7< lines
+read -r -t 60 first <&7
+(cat <&7 > progress.err) & reader=$!
+kill -STOP $slow
+(sleep 10.5; kill -CONT $slow) & alarm=$!
+
 # -- Output that is lost is an error
 for i in $(seq 20); do cat "$text"; done > large
 full() {
@@ -148,6 +157,13 @@ PYTHON
   gives 0 info evil; quiet out
   gives 0 "${quantize[@]::1}" evil --no-calibration --no-evaluation -o o.qinfer; quiet out; quiet err
 fi
+
+# -- What became of the progress
+wait $alarm $slow || fail "perplexity with progress: exit code $?"
+exec 7<&-
+wait $reader
+[[ $first =~ ^"perplexity: "[a-z]+" ("[0-9]+" % done)"$ ]] || fail "the first line of progress is: $first"
+grep -q '^perplexity: [a-z]* ([0-9]* % done)$' progress.err || fail "no line of progress after ten seconds: $(cat progress.err)"
 
 # -- Very many tensors in a small file: no more than 64 MB beyond it, whoever lists, reads or refuses them
 if command -v python3 > /dev/null; then
