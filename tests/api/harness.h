@@ -9,7 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../src/core/sanitizer.h"
 #include "process.h"
+
+/* The thread sanitizer looks for races: under it, of many cases that one thread works through alone
+ * a few are enough. */
+#if defined(QINFER_THREAD_SANITIZER)
+enum { kThreadSanitizer = 1 };
+#else
+enum { kThreadSanitizer = 0 };
+#endif
 
 extern int failures;
 void fail_at(const char* file, int line, const char* what, const qinfer_error* err);
@@ -78,6 +87,7 @@ void test_options(void);
 void test_errors(void);
 void test_tasks(void);
 void test_threads(void);
+void test_host_threads(void);
 void test_hooks(void);
 void test_text(void);
 void test_sessions(void);

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
       {"errors", test_errors, 0},
       {"tasks", test_tasks, 1},
       {"threads", test_threads, 1},
+      {"host_threads", test_host_threads, 1},
       {"hooks", test_hooks, 1},
       {"text", test_text, 1},
       {"sessions", test_sessions, 1},
