@@ -44,6 +44,7 @@ QuantizeOptions OptionsFor(Host* host, std::shared_ptr<format::Checkpoint> check
                            Samples samples, const std::string& output) {
   QuantizeOptions options;
   options.output_path = output;
+  options.recipe.search_scales = kSearchSampleModel;
   options.calibrate = options.evaluate = samples != Samples::kNone;
   options.calibration_options.samples = 4;
   options.calibration_options.sample_tokens = 64;
@@ -114,6 +115,7 @@ void ExpectLimitKept(const Source& source, Samples samples) {
 }
 
 std::vector<Source> Shipped(const TemporaryFolder& folder) {
+  if (kThreadSanitizer) return {{"gemma 2", Golden("gemma2-small/model-f16.gguf"), false}};
   // A file of ours, of one of them.
   const std::string converted = folder.File("tiny.qinfer");
   Host host;
@@ -131,7 +133,7 @@ std::vector<Source> Shipped(const TemporaryFolder& folder) {
 TEST(QuantizeMemory, FollowsThePlan) {
   TemporaryFolder folder;
   for (const Source& source : Shipped(folder)) {
-    for (uint32_t threads : {1u, 2u}) {
+    for (uint32_t threads = kThreadSanitizer ? 2 : 1; threads <= 2; ++threads) {
       for (Samples samples : {Samples::kNone, Samples::kRun, Samples::kWaiting, Samples::kOwn}) {
         if (samples == Samples::kOwn && !source.writes) continue;
         ExpectPlanned(source, threads, samples);
@@ -194,8 +196,9 @@ TEST(QuantizeMemory, ALimitChangesNothingInTheFile) {
   EXPECT_TRUE(quantize(Samples::kWaiting, "c", 1) == before);
   EXPECT_TRUE(quantize(Samples::kOwn, "d", 1) == quantize(Samples::kOwn, "e", 0));
   for (const char* experts :
-       {"/samples/models/tiny-deepseek", "/tests/golden/gguf-models/deepseek2-lite.gguf",
-        "/tests/golden/models/gpt-oss-small", "/tests/golden/models/deepseek-fp8"}) {
+       {"/tests/golden/models/gpt-oss-small", "/samples/models/tiny-deepseek",
+        "/tests/golden/gguf-models/deepseek2-lite.gguf", "/tests/golden/models/deepseek-fp8"}) {
+    if (kThreadSanitizer && path.find("gpt-oss") != std::string::npos) break;
     path = StrCat(QINFER_SOURCE_DIR, experts);
     const std::string all = quantize(Samples::kRun, "f", 0);
     ASSERT_GT(all.size(), 1000u);

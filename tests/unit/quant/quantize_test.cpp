@@ -22,6 +22,7 @@ QuantizeOptions Options(const std::string& format, const std::string& output,
                         std::shared_ptr<Calibration> calibration) {
   QuantizeOptions options;
   options.recipe.linear = weights::ParseFormat(format).value();
+  options.recipe.search_scales = kSearchSampleModel;
   options.calibration = std::move(calibration);
   options.calibrate = options.calibration != nullptr;
   options.evaluate = options.calibration != nullptr;
@@ -226,10 +227,11 @@ TEST(Quantize, ResumingTakesTheCalibrationOver) {
   Host host;
   TemporaryFolder folder;
   auto checkpoint = host.Open(TinyPath());
+  const uint32_t samples = kThreadSanitizer ? 2 : 4, tokens = kThreadSanitizer ? 24 : 64;
   const auto fed = [&](uint64_t seed, size_t bytes) {
     CalibrationOptions options;
-    options.samples = 4;
-    options.sample_tokens = 128;
+    options.samples = samples;
+    options.sample_tokens = 2 * tokens;
     options.seed = seed;
     auto calibration = Calibration::Create(checkpoint, options, host.context).value();
     const std::string text = ReadText(TinyPath() + "/tiny-calibration.txt");
@@ -238,8 +240,8 @@ TEST(Quantize, ResumingTakesTheCalibrationOver) {
   };
   const auto own = [&]() {
     CalibrationOptions options;
-    options.samples = 4;
-    options.sample_tokens = 64;
+    options.samples = samples;
+    options.sample_tokens = tokens;
     auto calibration = Calibration::Create(checkpoint, options, host.context).value();
     EXPECT_TRUE(calibration->UseSelfGenerated().ok());
     return calibration;

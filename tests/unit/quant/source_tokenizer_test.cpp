@@ -56,6 +56,7 @@ class SharedTokenizer : public ::testing::Test {
     options.calibration_options.samples = 2;
     options.calibration_options.sample_tokens = 16;
     options.evaluate = false;
+    options.recipe.search_scales = kSearchSampleModel;
     return options;
   }
   // How often a quantization compiles the tokenizer.

@@ -14,8 +14,13 @@
 #include "format/checkpoint.h"
 #include "kernels/kernels.h"
 #include "quant/quantize.h"
+#include "tests/unit/thread_sanitizer.h"
 
 namespace qinfer::quant {
+
+// Searching the scales of the sample model takes minutes under the thread sanitizer, which sees the
+// search in smaller models (architectures_test.cpp).
+inline constexpr bool kSearchSampleModel = !kThreadSanitizer;
 
 inline std::string TinyPath() { return QINFER_SOURCE_DIR "/samples/models/tiny-llama"; }
 
