@@ -29,6 +29,8 @@ struct Call {
   uint32_t padded, group, unit;
   int32_t* correction;  // [tokens][units]: -zero * A (symmetric), A (kSubMin) or float(A) (kMin)
   uint32_t units;
+  // kSub8 as scales in floats: see FloatScales.
+  bool float_scales = false;
   // Where a second plane of activations is added apart from the first: which tokens have something
   // in it, a bit each, [units][words].
   const uint64_t* marks = nullptr;
@@ -41,9 +43,43 @@ struct Scratch {
   float* supers[2];
 };
 
+// Whether scales under a super scale may be multiplied by it beforehand. Where a block of
+// activations is one unit of 4-bit codes, it is d * sc * I that is rounded either way: I is an
+// integer of 16 bits (15 * 127 * 32), so that sc * I is exact in a float, and so is d * sc, whose
+// factors have 11 and 8 bits. The same holds for minima.
+template <WeightKind K>
+QINFER_FN bool FloatScales(const Call& call) {
+  return K == WeightKind::kInt4 && call.m->scale == ScaleKind::kSub8 && call.unit == 32 &&
+         call.x->block == 32;
+}
+
+// scales[group][16], with minima [group][2][16]: those of kSub8 times their super scale.
+template <class Simd>
+QINFER_FN void MultiplyScales(const Matrix& m, const uint8_t* supers, const uint8_t* in,
+                              float* scales) {
+  const uint32_t kinds = m.has_min ? 2 : 1;
+  const uint32_t groups = layout::Groups(m), per_super = layout::kSuperGroup / m.group_size;
+  float super[2][kPanelRows];
+  for (uint32_t g = 0; g < groups; ++g) {
+    if (g % per_super == 0) {
+      for (uint32_t i = 0; i < kinds; ++i, supers += 32) Simd::WidenHalf(supers, super[i]);
+      for (float& min : super[1]) min = -min;
+    }
+    for (uint32_t i = 0; i < kinds; ++i, in += kPanelRows, scales += kPanelRows) {
+      Simd::WidenBytes(m.has_min, in, scales);
+      for (uint32_t r = 0; r < kPanelRows; ++r) {
+        int32_t code;
+        memcpy(&code, scales + r, 4);
+        scales[r] = super[i][r] * static_cast<float>(code);
+      }
+    }
+  }
+}
+
 // Simd: WidenHalf, WidenE8M0 and WidenBytes turn 16 values in memory into 16 of 32 bits.
 template <class Simd>
-QINFER_FN Panel PreparePanel(const Matrix& m, const uint8_t* panel, float* scales, float* supers) {
+QINFER_FN Panel PreparePanel(const Call& call, const uint8_t* panel, float* scales, float* supers) {
+  const Matrix& m = *call.m;
   Panel out = {panel + layout::CodePlane(m), scales, supers};
   const uint8_t* in = panel + layout::ScalePlane(m);
   const uint32_t n = layout::Groups(m) * (m.has_min ? 2 : 1);
@@ -58,6 +94,10 @@ QINFER_FN Panel PreparePanel(const Matrix& m, const uint8_t* panel, float* scale
       for (uint32_t i = 0; i < n; ++i) Simd::WidenE8M0(in + i * 16, scales + i * 16);
       break;
     default: {
+      if (call.float_scales) {
+        MultiplyScales<Simd>(m, panel, in, scales);
+        break;
+      }
       for (uint32_t i = 0; i < n; ++i) Simd::WidenBytes(m.has_min, in + i * 16, scales + i * 16);
       const uint32_t super =
           static_cast<uint32_t>(layout::CeilDiv(m.padded_cols(), layout::kSuperGroup)) *
@@ -72,7 +112,7 @@ QINFER_FN Panel PreparePanel(const Matrix& m, const uint8_t* panel, float* scale
 // the tile's codes are too large by.
 QINFER_FN void PrepareSums(const Call& call, uint32_t rows, int32_t zero) {
   const Matrix& m = *call.m;
-  const bool as_float = m.has_min && m.scale != ScaleKind::kSub8;
+  const bool as_float = m.has_min && (m.scale != ScaleKind::kSub8 || call.float_scales);
   const int32_t by = m.has_min ? 1 : -zero;
   for (uint32_t t = 0; t < rows; ++t) {
     const int32_t* __restrict sums = call.x->sums + t * call.x->sum_stride;
@@ -89,6 +129,7 @@ QINFER_FN void PrepareSums(const Call& call, uint32_t rows, int32_t zero) {
 }
 
 // Cuts the scratch (layout::MatmulInt8Scratch) into `s` and the corrections of the call.
+template <WeightKind K>
 QINFER_FN Call Prepare(const Matrix& m, const Activations& x, uint32_t tokens, int32_t zero,
                        void* scratch, Scratch& s) {
   Call call;
@@ -108,6 +149,7 @@ QINFER_FN Call Prepare(const Matrix& m, const Activations& x, uint32_t tokens, i
   s.supers[0] = s.scales[1] + scales;
   s.supers[1] = s.supers[0] + supers;
   call.correction = reinterpret_cast<int32_t*>(s.supers[1] + supers);
+  call.float_scales = FloatScales<K>(call);
   PrepareSums(call, tokens * x.planes, zero);
   return call;
 }
@@ -121,7 +163,7 @@ template <WeightKind K, class F>
 QINFER_FN void Choose(const Call& call, F run) {
   if constexpr (K == WeightKind::kFp4) return run(Constant<kSym>(), Constant<32>());
   const Matrix& m = *call.m;
-  const bool sub = m.scale == ScaleKind::kSub8;
+  const bool sub = m.scale == ScaleKind::kSub8 && !call.float_scales;
   if constexpr (K == WeightKind::kInt6) {
     if (call.unit == 16) {
       if (sub)

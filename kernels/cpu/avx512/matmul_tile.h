@@ -187,11 +187,12 @@ QINFER_FN void Widen(const uint8_t* from, uint8_t* to, uint32_t granules) {
 }
 
 // A panel with its scales widened into the scratch's place `at`.
-QINFER_FN Panel Prepare(const Matrix& m, uint32_t p, const Scratch& s, int at) {
+QINFER_FN Panel Prepare(const Call& call, uint32_t p, const Scratch& s, int at) {
+  const Matrix& m = *call.m;
   const uint8_t* data = m.data + p * m.panel_bytes;
   const size_t others = m.scale == ScaleKind::kF16 ? 0 : layout::CodePlane(m);  // Simd asks for F16
   for (size_t line = 0; line < others; line += 64) PrefetchLine(data + line);
-  return panel16::PreparePanel<Simd>(m, data, s.scales[at], s.supers[at]);
+  return panel16::PreparePanel<Simd>(call, data, s.scales[at], s.supers[at]);
 }
 
 template <int N>
@@ -250,9 +251,8 @@ constexpr uint32_t kTokenBlockBytes = 256 * 1024;
 template <class L, Mode M, int kUnit>
 QINFER_FN void Stream(const Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_t tokens,
                       float* out, size_t stride, const Scratch& s) {
-  const Matrix& m = *call.m;
   for (uint32_t p = panel_begin; p < panel_end; ++p) {
-    const Panel panel[1] = {Prepare(m, p, s, 0)};
+    const Panel panel[1] = {Prepare(call, p, s, 0)};
     Tokens<L, 1, M, kUnit>(call, panel, nullptr, 0, tokens, p * kPanelRows, out, stride);
   }
 }
@@ -262,7 +262,7 @@ QINFER_FN void Panels(const Call& call, uint32_t p, uint32_t first, uint32_t las
                       size_t stride, const Scratch& s) {
   Panel panel[P], wide[P];
   for (int i = 0; i < P; ++i) {
-    panel[i] = wide[i] = Prepare(*call.m, p + static_cast<uint32_t>(i), s, i);
+    panel[i] = wide[i] = Prepare(call, p + static_cast<uint32_t>(i), s, i);
     if (L::kGranule == Bytes8::kGranule) continue;
     Widen<L>(panel[i].codes, s.widened[i], call.padded / kInputGranule);
     wide[i].codes = s.widened[i];
@@ -302,7 +302,7 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
                       const Activations& x, uint32_t tokens, float* out, size_t out_stride,
                       void* scratch) {
   Scratch s;
-  Call call = panel16::Prepare(m, x, tokens, layout::ZeroPoint(K), scratch, s);
+  Call call = panel16::Prepare<K>(m, x, tokens, layout::ZeroPoint(K), scratch, s);
   panel16::Choose<K>(
       call, [&](auto mode, auto unit) __attribute__((always_inline)) {
         constexpr Mode kMode = static_cast<Mode>(mode.value);

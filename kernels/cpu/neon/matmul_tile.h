@@ -232,7 +232,7 @@ QINFER_FN void Run(const Call& call, uint32_t panel_begin, uint32_t panel_end, u
     const uint32_t last = Min(tokens, first + token_block);
     for (uint32_t p = panel_begin; p < panel_end; ++p) {
       const Panel panel =
-          panel16::PreparePanel<Simd>(m, m.data + p * m.panel_bytes, s.scales[0], s.supers[0]);
+          panel16::PreparePanel<Simd>(call, m.data + p * m.panel_bytes, s.scales[0], s.supers[0]);
       const uint32_t row = p * kPanelRows;
       uint32_t t = first;
       if constexpr (K != WeightKind::kInt8) {
@@ -254,7 +254,7 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
                       void* scratch) {
   Scratch s;
   const int32_t zero = K == WeightKind::kInt8 ? 0 : layout::ZeroPoint(K);  // see lines.h
-  const Call call = panel16::Prepare(m, x, tokens, zero, scratch, s);
+  const Call call = panel16::Prepare<K>(m, x, tokens, zero, scratch, s);
   panel16::Choose<K>(
       call, [&](auto mode, auto unit) __attribute__((always_inline)) {
         Run<K, L, static_cast<Mode>(mode.value), unit.value>(call, panel_begin, panel_end,
