@@ -70,7 +70,9 @@ constexpr float kLeastScale = 0x1p-110f, kLargestScale = 0x1p110f;
 // ---- KV pages
 // -------------------------------------------------------------------------------------------------------
 constexpr uint32_t kPageTokens = 16;
-constexpr uint32_t kAttentionBlock = 64;  // keys per step of the left fold, at absolute positions
+constexpr uint32_t kAttentionBlock = 64;   // keys per step of the left fold, at absolute positions
+constexpr uint32_t kAttentionSpan = 1024;  // keys of one fold; the folds of spans are then merged
+constexpr uint32_t kAllSpans = UINT32_MAX;
 enum class KvType : uint8_t { kF32, kF16, kInt8 };
 // A plane is one (layer, kv head)'s keys or values of one page:
 //   K  F32/F16 [head_dim][16 tokens];  INT8: codes [ceil(head_dim/4)][16 tokens][4 inputs] (s8),
@@ -99,7 +101,18 @@ struct AttentionArgs {
   const float* sinks = nullptr;  // [group_heads] or null: an extra logit without a value
   bool latent = false;  // values are the first v_head_dim inputs of the keys: there is no V plane,
                         // v_type is k_type, v_head_dim <= head_dim
+  // One span alone, so that several threads share a query's keys: positions from span *
+  // kAttentionSpan on. Its state goes to `states`, from which MergeAttention makes `out` when all
+  // spans are there. [span, from the first that token 0 sees][row][AttentionStateStride].
+  uint32_t span = kAllSpans;
+  float* states = nullptr;
   void* scratch = nullptr;  // attention_scratch_bytes(...)
+
+  // The first key that a token sees.
+  QINFER_INLINE uint32_t FirstKey(uint32_t token) const {
+    const uint32_t position = first_position + token;
+    return window != 0 && position >= window ? position - window + 1 : 0;
+  }
 };
 
 enum class Activation : uint8_t { kSilu, kGeluTanh };
@@ -166,15 +179,18 @@ struct Table {
   void (*write_v)(uint8_t* plane, KvType type, uint32_t slot, const float* v, uint32_t head_dim);
   // Scores: float types: s = fma(q[d], k[d], s) over d in order (lanes are tokens). INT8: q is
   // quantized per 64 inputs as `quantize` does, s = fma(float(I_g), sq_g * sk_g, s) over groups.
-  // Then s *= scale, softcap (c * tanh(s / c)), mask. Left fold over blocks of 64 keys at absolute
-  // positions; blocks without a visible key are skipped: m' = max(m, max s) (NaN is ignored);
-  // a = exp(m - m'); p = exp(s - m'), +0 where masked; l = fma(l, a, sum p) with key i of the block
-  // in lane i % 16 and the fixed tree; o = o * a, then for each visible key in order
-  // o = fma(p, v, o). INT8, for each group of 64 values: w = p * sv_g of all visible keys of the
-  // block become codes of 8 bits without a sign, u = w * (255 / max w) to nearest even, and with
-  // the exact integer I = sum u * code: o = fma(float(I), max w * (1 / 255), o). All u and the
-  // factor are zero for max w < 2^-110; where some w is no finite number or has a sign the factor
-  // is NaN. At the end o * (1 / l). Sinks join first: m = sink, l = 1.
+  // Then s *= scale, softcap (c * tanh(s / c)), mask. For each span of 1024 keys at absolute
+  // positions, a left fold over its blocks of 64; what has no visible key is skipped: m' = max(m,
+  // max s) (NaN is ignored); a = exp(m - m'); p = exp(s - m'), +0 where masked; l = fma(l, a, sum
+  // p) with key i of the block in lane i % 16 and the fixed tree; o = o * a, then for each visible
+  // key in order o = fma(p, v, o). INT8, for each group of 64 values: w = p * sv_g of all visible
+  // keys of the block become codes of 8 bits without a sign, u = w * (255 / max w) to nearest even,
+  // and with the exact integer I = sum u * code: o = fma(float(I), max w * (1 / 255), o). All u and
+  // the factor are zero for max w < 2^-110; where some w is no finite number or has a sign the
+  // factor is NaN. The first span begins with m = sink, l = 1 where there are sinks, the others
+  // with m = -inf, l = 0, all with o = 0. Then spans are merged in order: top = max(m, m'), a =
+  // exp(m - top), b = exp(m' - top), l = l * a + l' * b, o = o * a + o' * b, without fma. At the
+  // end o * (1 / l).
   void (*attention)(const AttentionArgs& args);
 
   // Index of the largest value, the lowest index of equals; NaN counts as smaller than everything.
@@ -196,6 +212,16 @@ struct Table {
 
 // `rows`: tokens times planes.
 size_t MatmulScratchBytes(const Matrix& matrix, uint32_t rows);
+// A row's state of one span in floats: o, then from AttentionSumsAt on m and l.
+QINFER_INLINE size_t AttentionSumsAt(uint32_t v_head_dim) {
+  return (size_t{v_head_dim} + 15) / 16 * 16;
+}
+QINFER_INLINE size_t AttentionStateStride(uint32_t v_head_dim) {
+  return AttentionSumsAt(v_head_dim) + 16;
+}
+// Merges the states of all spans that each row sees into `out`, and with it changes them; the same
+// bits as one call for all spans.
+void MergeAttention(const AttentionArgs& args);
 size_t AttentionScratchBytes(uint32_t group_heads, uint32_t head_dim, uint32_t v_head_dim,
                              uint32_t tokens);
 size_t KPlaneBytes(KvType type, uint32_t head_dim);

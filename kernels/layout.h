@@ -94,11 +94,11 @@ QINFER_INLINE size_t ValuePlaneBytes(KvType type, uint32_t head_dim) {
   return RoundToLine(size_t{head_dim} * kPageTokens * (type == KvType::kF32 ? 4 : 2));
 }
 
-// Scratch of attention: per row a quantized query, its scales and sums, running (m, l), and the sum
-// of values; after these, a block's values (latent attention).
+// Scratch of attention: per row a quantized query, its scales and sums, and (m, l) and the sum of
+// values, of a span and of those before it; after these, a block's values (latent attention).
 QINFER_INLINE size_t AttentionStateBytes(size_t rows, uint32_t head_dim, uint32_t v_head_dim) {
   const size_t row =
-      RoundToLine(head_dim) + 8 * CeilDiv(head_dim, 64) + 16 + 4 * CeilDiv(v_head_dim, 16) * 16;
+      RoundToLine(head_dim) + 8 * CeilDiv(head_dim, 64) + 16 + 8 * CeilDiv(v_head_dim, 16) * 16;
   return RoundToLine(rows * (row + 64));
 }
 

@@ -22,6 +22,9 @@ struct State {
   size_t o_stride;
   float* m;
   float* l;
+  float* before;  // the same of the spans before, for rows that have seen any
+  float* before_m;
+  float* before_l;
   float* q_scales;    // INT8 keys: [rows][groups]
   int32_t* q_starts;  // [rows][groups]: -128 times the sum of the query's codes
   int8_t* q_codes;    // [rows][q_stride]
@@ -192,10 +195,9 @@ void Block(const State& st, Tile& tile, uint32_t base) {
 }
 
 QINFER_FN Range Visible(const AttentionArgs& args, uint32_t token, uint32_t base) {
-  const uint32_t position = args.first_position + token;
-  const uint32_t first =
-      args.window != 0 && position >= args.window ? position - args.window + 1 : 0;
-  return {base > first ? base : first, Min(base + kAttentionBlock, position + 1)};
+  const uint32_t first = args.FirstKey(token);
+  return {base > first ? base : first,
+          Min(base + kAttentionBlock, args.first_position + token + 1)};
 }
 
 template <class Simd>
@@ -209,7 +211,10 @@ QINFER_FN State Prepare(const AttentionArgs& args) {
   st.o = static_cast<float*>(args.scratch);
   st.m = st.o + rows * st.o_stride;
   st.l = st.m + rows;
-  st.q_scales = st.l + rows;
+  st.before = st.l + rows;
+  st.before_m = st.before + rows * st.o_stride;
+  st.before_l = st.before_m + rows;
+  st.q_scales = st.before_l + rows;
   const size_t groups = static_cast<size_t>(rows) * st.groups;
   st.q_starts = reinterpret_cast<int32_t*>(st.q_scales + groups);
   st.q_codes = reinterpret_cast<int8_t*>(st.q_starts + groups);
@@ -221,8 +226,12 @@ QINFER_FN State Prepare(const AttentionArgs& args) {
   if (args.latent) st.block_values += kAttentionBlock / kPageTokens * st.latent_stride;
   memset(st.o, 0, rows * st.o_stride * sizeof(float));
   for (uint32_t row = 0; row < rows; ++row) {
-    st.m[row] = args.sinks != nullptr ? args.sinks[row % args.group_heads] : -__builtin_inff();
-    st.l[row] = args.sinks != nullptr ? 1.0f : 0.0f;
+    // Sinks are in the first span that a row sees.
+    const bool sinks = args.sinks != nullptr &&
+                       (args.span == kAllSpans ||
+                        args.FirstKey(row / args.group_heads) / kAttentionSpan == args.span);
+    st.m[row] = sinks ? args.sinks[row % args.group_heads] : -__builtin_inff();
+    st.l[row] = sinks ? 1.0f : 0.0f;
     if (args.k_type != KvType::kInt8) continue;
     const float* q = QueryRow(args, row);
     int8_t* codes = st.q_codes + row * st.q_stride;
@@ -240,7 +249,75 @@ QINFER_FN State Prepare(const AttentionArgs& args) {
   return st;
 }
 
+// Merges a row's state into that of the spans before, which is none where this is the first.
+template <class Simd>
+QINFER_FN void Merge(const State& st, uint32_t row, bool first) {
+  float* __restrict o = st.o + row * st.o_stride;
+  float* __restrict before = st.before + row * st.o_stride;
+  float& m = st.before_m[row];
+  if (first) {
+    memcpy(before, o, st.o_stride * sizeof(float));
+    m = st.m[row];
+    st.before_l[row] = st.l[row];
+    return;
+  }
+  const float top = st.m[row] > m ? st.m[row] : m;
+  const float a = Simd::ExpOne(m - top), b = Simd::ExpOne(st.m[row] - top);
+  m = top;
+  st.before_l[row] = st.before_l[row] * a + st.l[row] * b;
+  for (size_t d = 0; d < st.o_stride; ++d) before[d] = before[d] * a + o[d] * b;
+}
+
+// At the begin of a span: rows that see both it and the one before merge that one.
+template <class Simd>
+QINFER_FN void CloseSpan(const State& st, uint32_t base) {
+  const AttentionArgs& args = *st.args;
+  uint32_t token = base > args.first_position ? base - args.first_position : 0;
+  for (; token < args.tokens; ++token) {
+    const uint32_t first_key = args.FirstKey(token);
+    if (first_key >= base) return;  // nor do later ones see what is before
+    for (uint32_t h = 0; h < args.group_heads; ++h) {
+      const uint32_t row = token * args.group_heads + h;
+      Merge<Simd>(st, row, first_key + kAttentionSpan >= base);
+      memset(st.o + row * st.o_stride, 0, st.o_stride * sizeof(float));
+      st.m[row] = -__builtin_inff();
+      st.l[row] = 0.0f;
+    }
+  }
+}
+
+// What the call is for: the outputs, or the states of its span.
+template <class Simd>
+QINFER_FN void Finish(const State& st, uint32_t rows) {
+  const AttentionArgs& args = *st.args;
+  if (args.span != kAllSpans) {
+    const size_t stride = AttentionStateStride(args.v_head_dim);
+    float* state = args.states + (args.span - args.FirstKey(0) / kAttentionSpan) * rows * stride;
+    for (uint32_t row = 0; row < rows; ++row, state += stride) {
+      memcpy(state, st.o + row * st.o_stride, st.o_stride * sizeof(float));
+      float* sums = state + AttentionSumsAt(args.v_head_dim);
+      sums[0] = st.m[row];
+      sums[1] = st.l[row];
+    }
+    return;
+  }
+  for (uint32_t row = 0; row < rows; ++row) {
+    const uint32_t token = row / args.group_heads;
+    float* out = args.out + token * args.out_stride +
+                 row % args.group_heads * static_cast<size_t>(args.v_head_dim);
+    const float* o = st.o;
+    float l = st.l[row];
+    if (args.FirstKey(token) / kAttentionSpan != (args.first_position + token) / kAttentionSpan) {
+      Merge<Simd>(st, row, false);
+      o = st.before;
+      l = st.before_l[row];
+    }
+    Simd::ScaleTo(o + row * st.o_stride, 1.0f / l, args.v_head_dim, out);
+  }
+}
+
 // Table::attention. Simd has, all static:
+//   ExpOne(x): e^x
 //   Quantize(x, count, codes): QuantizeBlock
 //   Scores<R>(st, tile, base): tile.s of R rows for the pages of tile.all, before `scale`
 //   Softmax<R>(st, tile, base): scores of R rows become probabilities (+0 where masked), their m
@@ -258,13 +335,18 @@ template <class Simd>
 QINFER_FN void Attention(const AttentionArgs& args) {
   State st = Prepare<Simd>(args);
   const uint32_t rows = args.tokens * args.group_heads;
-  const uint32_t first = args.window != 0 && args.first_position >= args.window
-                             ? args.first_position - args.window + 1
-                             : 0;
+  const uint32_t first = args.FirstKey(0);
+  uint32_t begin = first / kAttentionBlock * kAttentionBlock;
+  uint32_t end = args.first_position + args.tokens;
+  if (args.span != kAllSpans) {
+    const uint32_t span = args.span * kAttentionSpan;
+    begin = begin > span ? begin : span;
+    end = Min(end, span + kAttentionSpan);
+  }
   Tile tile;
   memset(tile.s, 0, sizeof(tile.s));
-  for (uint32_t base = first / kAttentionBlock * kAttentionBlock;
-       base < args.first_position + args.tokens; base += kAttentionBlock) {
+  for (uint32_t base = begin; base < end; base += kAttentionBlock) {
+    if (base % kAttentionSpan == 0 && base != begin) CloseSpan<Simd>(st, base);
     tile.unprepared = {base > first ? base : first / kPageTokens * kPageTokens,
                        Min(base + kAttentionBlock, args.first_position + args.tokens)};
     if (args.latent) {
@@ -303,45 +385,7 @@ QINFER_FN void Attention(const AttentionArgs& args) {
         Block<Simd, 1>(st, tile, base);
     }
   }
-  for (uint32_t row = 0; row < rows; ++row) {
-    float* out = args.out + row / args.group_heads * args.out_stride +
-                 row % args.group_heads * static_cast<size_t>(args.v_head_dim);
-    Simd::ScaleTo(st.o + row * st.o_stride, 1.0f / st.l[row], args.v_head_dim, out);
-  }
-}
-
-// Table::write_k and write_v. ToHalf(x, n, out): up to 16 floats as halves.
-template <class Simd>
-QINFER_FN void Write(uint8_t* plane, KvType type, uint32_t slot, const float* x, uint32_t head_dim,
-                     bool is_key) {
-  const size_t stride = is_key ? kPageTokens : 1;
-  const size_t first = is_key ? slot : size_t{slot} * head_dim;
-  if (type == KvType::kF32) {
-    for (uint32_t i = 0; i < head_dim; ++i) memcpy(plane + (first + i * stride) * 4, x + i, 4);
-    return;
-  }
-  if (type == KvType::kF16) {
-    for (uint32_t i = 0; i < head_dim; i += 16) {
-      uint16_t half[16];
-      const uint32_t n = Min(16, head_dim - i);
-      Simd::ToHalf(x + i, n, half);
-      for (uint32_t j = 0; j < n; ++j) memcpy(plane + (first + (i + j) * stride) * 2, half + j, 2);
-    }
-    return;
-  }
-  float* scales = reinterpret_cast<float*>(
-      plane + (is_key ? layout::KCodeBytes(head_dim) : layout::VCodeBytes(head_dim)));
-  for (uint32_t i = 0; i < head_dim; i += layout::kKvGroup) {
-    int8_t codes[layout::kKvGroup] = {};
-    const uint32_t count = Min(layout::kKvGroup, head_dim - i);
-    scales[i / layout::kKvGroup * kPageTokens + slot] = Simd::Quantize(x + i, count, codes);
-    if (is_key) {
-      for (uint32_t j = 0; j < count; j += 4) memcpy(plane + (i + j) * 16 + slot * 4, codes + j, 4);
-    } else {
-      const size_t padded = layout::CeilDiv(count, 16) * 16;
-      memcpy(plane + slot * layout::VCodeStride(head_dim) + i, codes, padded);
-    }
-  }
+  Finish<Simd>(st, rows);
 }
 
 }  // namespace

@@ -141,6 +141,62 @@ void AddInt8(const AttentionArgs& args, uint32_t g, uint32_t key, uint32_t count
   }
 }
 
+// One row's fold over keys [first, last] of one span: o, then m and l.
+struct State {
+  float* o;
+  float m, l;
+};
+
+void FoldSpan(const AttentionArgs& args, const Query& query, uint32_t first, uint32_t last,
+              State* state) {
+  const auto page = [&](uint32_t key) { return args.pages[key / kPageTokens - args.first_page]; };
+  float* o = state->o;
+  for (uint32_t base = first / kAttentionBlock * kAttentionBlock; base <= last;
+       base += kAttentionBlock) {
+    const uint32_t begin = std::max(base, first);
+    const uint32_t end = std::min(base + kAttentionBlock, last + 1);
+    float s[kAttentionBlock], top = state->m, lanes[16] = {};
+    for (uint32_t key = begin; key < end; ++key) {
+      s[key - base] = Score(args, page(key) + args.k_offset, key % kPageTokens, query);
+      top = s[key - base] > top ? s[key - base] : top;
+    }
+    const float a = math::Exp(state->m - top);
+    for (uint32_t key = begin; key < end; ++key) {
+      s[key - base] = math::Exp(s[key - base] - top);
+      lanes[key % 16] += s[key - base];
+    }
+    state->m = top;
+    state->l = __builtin_fmaf(state->l, a, Tree(lanes));
+    for (uint32_t d = 0; d < args.v_head_dim; ++d) o[d] *= a;
+    if (args.v_type == KvType::kInt8) {
+      for (uint32_t g = 0; g * layout::kKvGroup < args.v_head_dim; ++g)
+        AddInt8(args, g, begin, end - begin, s + (begin - base), o);
+    } else {
+      for (uint32_t key = begin; key < end; ++key)
+        AddValue(args, page(key), key % kPageTokens, s[key - base], o);
+    }
+  }
+}
+
+void Merge(const State& next, uint32_t n, State* all) {
+  const float top = next.m > all->m ? next.m : all->m;
+  const float a = math::Exp(all->m - top), b = math::Exp(next.m - top);
+  all->m = top;
+  all->l = all->l * a + next.l * b;
+  for (uint32_t d = 0; d < n; ++d) all->o[d] = all->o[d] * a + next.o[d] * b;
+}
+
+float* OutOf(const AttentionArgs& args, uint32_t row) {
+  return args.out + row / args.group_heads * args.out_stride +
+         row % args.group_heads * size_t{args.v_head_dim};
+}
+
+float* StateOf(const AttentionArgs& args, uint32_t span, uint32_t row) {
+  const size_t rows = size_t{args.tokens} * args.group_heads;
+  return args.states + ((span - args.FirstKey(0) / kAttentionSpan) * rows + row) *
+                           AttentionStateStride(args.v_head_dim);
+}
+
 }  // namespace
 
 void WriteK(uint8_t* plane, KvType type, uint32_t slot, const float* k, uint32_t head_dim) {
@@ -152,57 +208,71 @@ void WriteV(uint8_t* plane, KvType type, uint32_t slot, const float* v, uint32_t
 }
 
 void Attention(const AttentionArgs& args) {
-  float* q_scales = static_cast<float*>(args.scratch);
+  float* next = static_cast<float*>(args.scratch);
+  float* q_scales = next + args.v_head_dim;
   int8_t* q_codes =
       reinterpret_cast<int8_t*>(q_scales + layout::CeilDiv(args.head_dim, layout::kKvGroup));
   for (uint32_t row = 0; row < args.tokens * args.group_heads; ++row) {
     const uint32_t token = row / args.group_heads, head = row % args.group_heads;
-    const uint32_t position = args.first_position + token;
+    const uint32_t position = args.first_position + token, first = args.FirstKey(token);
     const Query query = {args.q + token * args.q_stride + head * args.head_dim, q_codes, q_scales};
-    float* o = args.out + token * args.out_stride + head * args.v_head_dim;
     if (args.k_type == KvType::kInt8)
       for (uint32_t i = 0; i < args.head_dim; i += layout::kKvGroup)
         q_scales[i / layout::kKvGroup] =
             QuantizeBlock(query.q + i, std::min(layout::kKvGroup, args.head_dim - i), q_codes + i);
-    std::fill(o, o + args.v_head_dim, 0.0f);
-    float m = -std::numeric_limits<float>::infinity(), l = 0.0f;
-    if (args.sinks != nullptr) {
-      m = args.sinks[head];
-      l = 1.0f;
-    }
-    const uint32_t first =
-        args.window != 0 && position >= args.window ? position - args.window + 1 : 0;
-    for (uint32_t base = first / kAttentionBlock * kAttentionBlock; base <= position;
-         base += kAttentionBlock) {
-      const uint32_t begin = std::max(base, first);
-      const uint32_t end = std::min(base + kAttentionBlock, position + 1);
-      const auto page = [&](uint32_t key) {
-        return args.pages[key / kPageTokens - args.first_page];
-      };
-      float s[kAttentionBlock], top = m, lanes[16] = {};
-      for (uint32_t key = begin; key < end; ++key) {
-        s[key - base] = Score(args, page(key) + args.k_offset, key % kPageTokens, query);
-        top = s[key - base] > top ? s[key - base] : top;
-      }
-      const float a = math::Exp(m - top);
-      for (uint32_t key = begin; key < end; ++key) {
-        s[key - base] = math::Exp(s[key - base] - top);
-        lanes[key % 16] += s[key - base];
-      }
-      m = top;
-      l = __builtin_fmaf(l, a, Tree(lanes));
-      for (uint32_t d = 0; d < args.v_head_dim; ++d) o[d] *= a;
-      if (args.v_type == KvType::kInt8) {
-        for (uint32_t g = 0; g * layout::kKvGroup < args.v_head_dim; ++g)
-          AddInt8(args, g, begin, end - begin, s + (begin - base), o);
+    const uint32_t first_span = first / kAttentionSpan, last_span = position / kAttentionSpan;
+    State all = {OutOf(args, row), 0.0f, 0.0f};
+    for (uint32_t span = first_span; span <= last_span; ++span) {
+      if (args.span != kAllSpans && args.span != span) continue;
+      const bool sinks = span == first_span && args.sinks != nullptr;
+      State state = {next, sinks ? args.sinks[head] : -std::numeric_limits<float>::infinity(),
+                     sinks ? 1.0f : 0.0f};
+      std::fill(next, next + args.v_head_dim, 0.0f);
+      FoldSpan(args, query, std::max(first, span * kAttentionSpan),
+               std::min(position, (span + 1) * kAttentionSpan - 1), &state);
+      if (args.span != kAllSpans) {
+        float* to = StateOf(args, span, row);
+        std::copy(next, next + args.v_head_dim, to);
+        float* sums = to + AttentionSumsAt(args.v_head_dim);
+        sums[0] = state.m;
+        sums[1] = state.l;
+      } else if (span == first_span) {
+        std::copy(next, next + args.v_head_dim, all.o);
+        all.m = state.m;
+        all.l = state.l;
       } else {
-        for (uint32_t key = begin; key < end; ++key)
-          AddValue(args, page(key), key % kPageTokens, s[key - base], o);
+        Merge(state, args.v_head_dim, &all);
       }
     }
-    const float inverse = 1.0f / l;
-    for (uint32_t d = 0; d < args.v_head_dim; ++d) o[d] *= inverse;
+    if (args.span != kAllSpans) continue;
+    const float inverse = 1.0f / all.l;
+    for (uint32_t d = 0; d < args.v_head_dim; ++d) all.o[d] *= inverse;
   }
 }
 
 }  // namespace qinfer::kernels::ref
+
+namespace qinfer::kernels {
+
+void MergeAttention(const AttentionArgs& args) {
+  for (uint32_t row = 0; row < args.tokens * args.group_heads; ++row) {
+    const uint32_t token = row / args.group_heads;
+    const uint32_t first = args.FirstKey(token) / kAttentionSpan;
+    const uint32_t last = (args.first_position + token) / kAttentionSpan;
+    ref::State all = {};
+    for (uint32_t span = first; span <= last; ++span) {
+      float* o = ref::StateOf(args, span, row);
+      const float* sums = o + AttentionSumsAt(args.v_head_dim);
+      const ref::State state = {o, sums[0], sums[1]};
+      if (span == first)
+        all = state;
+      else
+        ref::Merge(state, args.v_head_dim, &all);
+    }
+    const float inverse = 1.0f / all.l;
+    float* out = ref::OutOf(args, row);
+    for (uint32_t d = 0; d < args.v_head_dim; ++d) out[d] = all.o[d] * inverse;
+  }
+}
+
+}  // namespace qinfer::kernels

@@ -151,6 +151,8 @@ class ForwardImpl final : public Forward {
   void RopeToken(uint32_t token);
   bool RunRope(const Deadline& deadline);
   uint32_t CutAttention(uint64_t* work);
+  uint32_t SplitAttention(bool split);
+  uint32_t SpansOf(const Segment& segment) const;
   void AttentionUnit(uint32_t lane, uint32_t unit);
   bool RunAttention(const Deadline& deadline);
 

@@ -1,5 +1,6 @@
 // Rotation, writing of keys and values, and attention over pages.
 #include <algorithm>
+#include <atomic>
 
 #include "core/checked.h"
 #include "exec/forward_impl.h"
@@ -115,8 +116,51 @@ bool ForwardImpl::RunRope(const Deadline& deadline) {
                   });
 }
 
-// Decides tiles of queries, and splits the query heads of a key-value head where there would be
-// too few units; neither changes any bit. Returns the number of units, adds up multiply-adds.
+// Spans of keys that a segment's tokens see; 1 where their states may not be apart.
+uint32_t ForwardImpl::SpansOf(const Segment& segment) const {
+  if (ws_.state_floats == 0 || segment.tile < segment.tokens) return 1;
+  kernels::AttentionArgs args;
+  args.first_position = segment.position;
+  args.window = layer_spec_->attention.window;
+  const uint32_t last = segment.position + segment.tokens - 1;
+  return last / kernels::kAttentionSpan - args.FirstKey(0) / kernels::kAttentionSpan + 1;
+}
+
+// Gives each lane enough units: splits keys, then the query heads that share a head of keys.
+// Neither changes any bit. Returns the number of units.
+uint32_t ForwardImpl::SplitAttention(bool split) {
+  const KvShape kv = ShapeAtHand();
+  const uint32_t group_heads = HeadsAtHand() / kv.heads;
+  uint64_t units = 0;
+  for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
+    Segment& segment = ws_.segments[s];
+    segment.spans = split ? SpansOf(segment) : 1;
+    units += uint64_t{CeilDiv(segment.tokens, segment.tile)} * kv.heads * segment.spans;
+  }
+  uint32_t parts = 1;
+  const uint64_t wanted = uint64_t{kLeastUnitsALane} * ws_.lanes;
+  if (ws_.lanes > 1 && units < wanted) {
+    parts = std::min(group_heads, static_cast<uint32_t>(CeilDiv(wanted, units)));
+  }
+  const size_t state_floats =
+      CeilDiv(group_heads, parts) * kernels::AttentionStateStride(kv.value_dim);
+  uint32_t unit = 0, group = 0;
+  size_t state = 0;
+  for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
+    Segment& segment = ws_.segments[s];
+    segment.parts = parts;
+    segment.first_unit = unit;
+    segment.first_group = group;
+    segment.first_state = state;
+    unit += CeilDiv(segment.tokens, segment.tile) * kv.heads * parts * segment.spans;
+    if (segment.spans == 1) continue;
+    group += kv.heads * parts;
+    state += size_t{kv.heads} * parts * segment.spans * segment.tokens * state_floats;
+  }
+  return state <= ws_.state_floats ? unit : SplitAttention(false);
+}
+
+// Decides tiles of queries and splits them. Returns the number of units, adds up multiply-adds.
 uint32_t ForwardImpl::CutAttention(uint64_t* work) {
   const model::AttentionSpec& a = layer_spec_->attention;
   const KvShape kv = ShapeAtHand();
@@ -137,18 +181,7 @@ uint32_t ForwardImpl::CutAttention(uint64_t* work) {
         segment.tokens, std::min<uint64_t>(most, std::max<uint64_t>(least, by_work))));
     units += uint64_t{CeilDiv(segment.tokens, segment.tile)} * kv.heads;
   }
-  uint32_t parts = 1;
-  if (ws_.lanes > 1 && units < uint64_t{2} * ws_.lanes) {
-    parts = std::min(group_heads, static_cast<uint32_t>(CeilDiv<uint64_t>(2 * ws_.lanes, units)));
-  }
-  uint32_t first = 0;
-  for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
-    Segment& segment = ws_.segments[s];
-    segment.parts = parts;
-    segment.first_unit = first;
-    first += CeilDiv(segment.tokens, segment.tile) * kv.heads * parts;
-  }
-  return first;
+  return SplitAttention(units < uint64_t{kLeastUnitsALane} * ws_.lanes && !expanded_);
 }
 
 void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
@@ -160,7 +193,8 @@ void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
       1;
   const KvShape kv = ShapeAtHand();
   const uint32_t group_heads = HeadsAtHand() / kv.heads;
-  const uint32_t local = unit - segment->first_unit;
+  const uint32_t span = (unit - segment->first_unit) % segment->spans;
+  const uint32_t local = (unit - segment->first_unit) / segment->spans;
   const uint32_t part = local % segment->parts;
   const uint32_t kv_head = local / segment->parts % kv.heads;
   const uint32_t tile = local / segment->parts / kv.heads;
@@ -196,13 +230,27 @@ void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
   const float* sinks = weights_->attention.sinks;
   args.sinks = sinks == nullptr ? nullptr : sinks + head;
   args.scratch = Scratch(lane);
+  if (segment->spans == 1) {
+    kernels_->attention(args);
+    return;
+  }
+  // There is one tile, so that `local` counts the groups of units with the same outputs.
+  args.states = ws_.states + segment->first_state +
+                size_t{local} * segment->spans * segment->tokens * heads_each *
+                    kernels::AttentionStateStride(kv.value_dim);
+  args.span = args.FirstKey(0) / kernels::kAttentionSpan + span;
   kernels_->attention(args);
+  // Who comes last has all states.
+  std::atomic_ref<uint32_t> done(ws_.spans_done[segment->first_group + local]);
+  if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == segment->spans) MergeAttention(args);
 }
 
 bool ForwardImpl::RunAttention(const Deadline& deadline) {
   ResolvePages();
   uint64_t work = 0;
   const uint32_t units = CutAttention(&work);
+  if (next_ == 0 && ws_.state_floats != 0)
+    std::fill_n(ws_.spans_done, kGroupsALane * ws_.lanes, 0u);
   const uint32_t lanes = work < kAloneScores ? 1 : ws_.lanes;
   return RunUnits(context_.executor, lanes, deadline, units, &next_,
                   [&](uint32_t lane, uint32_t unit) { AttentionUnit(lane, unit); });

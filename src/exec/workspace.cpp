@@ -69,7 +69,7 @@ struct Widths {
   uint32_t q_a = 0, absorbed = 0, latent_out = 0, per_head = 0;  // latent attention
   uint32_t heads = 0, head_dim = 0, value_dim = 0, nope = 0, rope = 0, latent = 0;  // and of those
   uint32_t experts = 0, used = 0, expert_intermediate = 0;
-  size_t scratch = 0, page = 0;
+  size_t scratch = 0, page = 0, span_states = 0;  // floats of a span of one token's keys
   bool all_latent = true;
 };
 
@@ -107,6 +107,7 @@ Widths MaximaOf(const model::ModelSpec& spec) {
         std::max(w.scratch, kernels::AttentionScratchBytes(a.heads / kv.heads, kv.key_dim,
                                                            kv.value_dim, MaxAttentionTile(a)));
     w.page = std::max(w.page, FloatPageBytes(kv));
+    w.span_states = std::max(w.span_states, a.heads * kernels::AttentionStateStride(kv.value_dim));
   }
   for (const uint32_t cols : {w.q_a, w.per_head, w.expert_intermediate}) {
     if (cols != 0) w.scratch = std::max(w.scratch, MatmulScratch(cols, kMaxTokenTile));
@@ -228,6 +229,14 @@ size_t Workspace::Cut(const model::ModelSpec& spec, const ForwardOptions& option
   rope_stride = RoundUp<size_t>(half, 16);
   cosines = cut.Take<float>(spec.ropes.size() * n * rope_stride);
   sines = cut.Take<float>(spec.ropes.size() * n * rope_stride);
+  // Heads may be cut into uneven parts, each of which has room for the largest.
+  const uint32_t keys = options.max_position != 0 ? options.max_position : spec.max_context;
+  state_floats =
+      lanes == 1 || layers_only || keys <= kernels::kAttentionSpan
+          ? 0
+          : std::min(kMaxStateFloats, w.span_states * CeilDiv(keys, kernels::kAttentionSpan));
+  states = cut.Take<float>(state_floats);
+  spans_done = cut.Take<uint32_t>(state_floats == 0 ? 0 : kGroupsALane * lanes);
   scratch_stride = RoundUp<size_t>(w.scratch, Memory::kAlign);
   scratch = cut.Take<uint8_t>(lanes * scratch_stride);
   if (layers_only) {

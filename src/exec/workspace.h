@@ -18,6 +18,10 @@ constexpr uint32_t kExpandGroup = 64;   // latents per scale of a head's transpo
 constexpr uint32_t kExpandHeads = 8;    // at a time
 constexpr uint32_t kFewTokens = 4;      // cheaper on the caller than any barrier
 constexpr uint32_t kMaxLanes = 256;
+// Attention that is cut into fewer units than this per lane splits heads, or keys into spans, whose
+// states take so much room at most; then there are at most so many groups of units.
+constexpr uint32_t kLeastUnitsALane = 2, kGroupsALane = 2 * kLeastUnitsALane;
+constexpr size_t kMaxStateFloats = 256 * 1024;
 // Experts whose tokens fill so many slots a lane have enough units for all lanes to end together.
 constexpr uint32_t kLaneSlots = 32;
 
@@ -50,8 +54,12 @@ struct Segment {
   const uint8_t* const* pages;  // of the layer at hand
   uint32_t first_page;
   uint32_t first_token, tokens, position;
-  uint32_t rope_length;              // of the whole sequence, for ropes that depend on it
-  uint32_t tile, parts, first_unit;  // how its attention is cut
+  uint32_t rope_length;  // of the whole sequence, for ropes that depend on it
+  // How its attention is cut: tiles of tokens, parts of the heads that share keys, spans of keys
+  // (1: all of them together).
+  uint32_t tile, parts, spans, first_unit;
+  uint32_t first_group;  // of units that share their outputs, where there are spans
+  size_t first_state;    // in floats
 };
 
 struct Workspace {
@@ -105,7 +113,11 @@ struct Workspace {
   float* cosines = nullptr;  // [rope][token][rope_stride]
   float* sines = nullptr;
   size_t rope_stride = 0;
-  uint8_t* scratch = nullptr;  // [lane][scratch_stride]
+  // Attention whose keys are split: states of spans, and how many of a group's spans are done.
+  float* states = nullptr;
+  size_t state_floats = 0;
+  uint32_t* spans_done = nullptr;  // [kGroupsALane * lanes], by std::atomic_ref
+  uint8_t* scratch = nullptr;      // [lane][scratch_stride]
   size_t scratch_stride = 0;
   // For layers on their own: F32 pages of one sequence.
   uint8_t* pages = nullptr;

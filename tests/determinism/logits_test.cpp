@@ -12,6 +12,8 @@ namespace qinfer::exec {
 namespace {
 
 constexpr uint32_t kTokens = 45;
+// Beyond a span of keys, which few tokens of more than one thread have states of.
+constexpr uint32_t kLong = kernels::kAttentionSpan + 30;
 
 struct Case {
   const char* path;
@@ -35,7 +37,7 @@ class Determinism : public testing::TestWithParam<Case> {
  protected:
   // Logits of the prompt on a machine of its own.
   uint64_t HashOn(uint32_t threads, kernels::Isa isa, std::vector<uint32_t> chunks,
-                  uint64_t budget = Deadline::kNever) {
+                  uint64_t budget = Deadline::kNever, uint32_t tokens = kTokens) {
     Machine machine(threads, isa);
     if (machine.context.kernels == nullptr) return 0;
     auto model = LoadPath(Golden(GetParam().path), &machine);
@@ -47,7 +49,7 @@ class Determinism : public testing::TestWithParam<Case> {
     run.chunks = std::move(chunks);
     run.unit_budget = budget;
     auto logits =
-        LogitsOf(*model, machine.context, Prompt((*model)->spec().vocab_size, 1, kTokens), run);
+        LogitsOf(*model, machine.context, Prompt((*model)->spec().vocab_size, 1, tokens), run);
     EXPECT_TRUE(logits.ok()) << logits.status().message();
     return logits.ok() ? Hash(*logits) : 0;
   }
@@ -67,6 +69,15 @@ TEST_P(Determinism, Threads) {
   for (const uint32_t threads : {2u, 3u, 5u, 8u}) {
     EXPECT_EQ(HashOn(threads, kernels::Isa::kAuto, {}), expected) << threads;
     EXPECT_EQ(HashOn(threads, kernels::Isa::kAuto, {17, 1}), expected) << threads;
+  }
+}
+
+TEST_P(Determinism, SpansOfKeys) {
+  const uint64_t expected = HashOn(1, kernels::Isa::kAuto, {}, Deadline::kNever, kLong);
+  for (const uint32_t threads : {1u, 2u, 3u, 8u}) {
+    EXPECT_EQ(HashOn(threads, kernels::Isa::kAuto, {1010, 1}, Deadline::kNever, kLong), expected)
+        << threads;
+    EXPECT_EQ(HashOn(threads, kernels::Isa::kAuto, {1010, 3, 1, 2}, 0, kLong), expected) << threads;
   }
 }
 

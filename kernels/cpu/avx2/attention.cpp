@@ -1,6 +1,7 @@
 // AVX2 attention (its part of kernels/cpu/attention_fold.h): scores of keys, softmax of a block,
 // sums of values; and the KV planes it reads.
 #include "kernels/cpu/avx2/attention_values.h"
+#include "kernels/cpu/kv_write.h"
 
 namespace qinfer::kernels::avx2 {
 namespace {
@@ -200,6 +201,7 @@ struct AttentionSimd {
   QINFER_FN void Softmax(const State& st, Tile& tile, uint32_t base) {
     for (int r = 0; r < R; ++r) avx2::Softmax(st, tile, r, base);
   }
+  QINFER_FN float ExpOne(float x) { return _mm256_cvtss_f32(Exp(Set(x))); }
   QINFER_FN void Scale(float* x, float by, size_t n) {
     for (size_t i = 0; i < n; i += 8)
       _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), Set(by)));

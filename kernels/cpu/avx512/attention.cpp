@@ -1,6 +1,7 @@
 // AVX-512 attention (its part of kernels/cpu/attention_fold.h): scores of keys, softmax of a block,
 // sums of values; and the KV planes it reads.
 #include "kernels/cpu/avx512/attention_values.h"
+#include "kernels/cpu/kv_write.h"
 
 namespace qinfer::kernels::avx512 {
 namespace {
@@ -209,6 +210,7 @@ struct AttentionSimd {
     else
       SoftmaxRows<R, false>(st, tile, base);
   }
+  QINFER_FN float ExpOne(float x) { return _mm_cvtss_f32(_mm512_castps512_ps128(Exp(Set(x)))); }
   QINFER_FN void Scale(float* x, float by, size_t n) {
     for (size_t i = 0; i < n; i += 16)
       _mm512_storeu_ps(x + i, _mm512_mul_ps(_mm512_loadu_ps(x + i), Set(by)));

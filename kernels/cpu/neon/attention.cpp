@@ -1,4 +1,5 @@
 // NEON attention, and the KV planes it reads.
+#include "kernels/cpu/kv_write.h"
 #include "kernels/cpu/neon/attention_simd.h"
 
 namespace qinfer::kernels::neon {

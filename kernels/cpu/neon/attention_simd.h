@@ -248,6 +248,7 @@ struct AttentionSimd {
     for (int r = 0; r < R; ++r) SoftmaxRow(st, tile, r, base);
   }
 
+  QINFER_FN float ExpOne(float x) { return vgetq_lane_f32(Exp(Set(x)), 0); }
   QINFER_FN void Scale(float* x, float by, size_t n) {
     for (size_t i = 0; i < n; i += 4) vst1q_f32(x + i, vmulq_n_f32(vld1q_f32(x + i), by));
   }

@@ -51,7 +51,9 @@ struct Cache {
     }
   }
 
-  std::vector<float> Run(const Table& table, uint32_t first, uint32_t tokens) const {
+  // `apart`: each span of keys in a call of its own, the last one first.
+  std::vector<float> Run(const Table& table, uint32_t first, uint32_t tokens,
+                         bool apart = false) const {
     AttentionArgs args;
     args.q = q.data() + size_t{first} * c.group_heads * c.head_dim;
     args.q_stride = size_t{c.group_heads} * c.head_dim;
@@ -77,7 +79,17 @@ struct Cache {
     args.latent = c.latent;
     Bytes scratch(AttentionScratchBytes(c.group_heads, c.head_dim, c.v_head_dim, tokens));
     args.scratch = scratch.data();
-    table.attention(args);
+    if (apart) {
+      const uint32_t begin = args.FirstKey(0) / kAttentionSpan;
+      const uint32_t end = (first + tokens - 1) / kAttentionSpan + 1;
+      std::vector<float> states(size_t{end - begin} * tokens * c.group_heads *
+                                AttentionStateStride(c.v_head_dim));
+      args.states = states.data();
+      for (args.span = end; args.span-- > begin;) table.attention(args);
+      MergeAttention(args);
+    } else {
+      table.attention(args);
+    }
     EXPECT_EQ(out.back(), -3.0f);
     out.pop_back();
     return out;
@@ -134,12 +146,21 @@ std::vector<Case> Cases() {
 
 TEST(AttentionReference, IsCloseToDouble) {
   Rng rng(21);
-  for (Case c : Cases()) {
-    if (c.length > 100) c.length = 100;
+  std::vector<Case> cases = Cases();
+  for (Case& c : cases) c.length = std::min(c.length, 100u);
+  for (const uint32_t window : {0u, 1500u}) {  // several spans
+    Case c;
+    c.length = 2060;
+    c.sinks = true;
+    c.window = window;
+    cases.push_back(c);
+  }
+  for (const Case& c : cases) {
     const Cache cache(c, Ref(), rng);
-    const std::vector<float> out = cache.Run(Ref(), 0, c.length);
+    const uint32_t from = c.length > 100 ? c.length - 20 : 0;
+    const std::vector<float> out = cache.Run(Ref(), from, c.length - from);
     const double tolerance = c.k_type == KvType::kInt8 || c.v_type == KvType::kInt8 ? 0.08 : 4e-3;
-    for (uint32_t t = 0; t < c.length; t += 7)
+    for (uint32_t t = from; t < c.length; t += 7)
       for (uint32_t h = 0; h < c.group_heads; ++h) {
         std::vector<double> s;
         const uint32_t first = c.window != 0 && t >= c.window ? t - c.window + 1 : 0;
@@ -160,7 +181,7 @@ TEST(AttentionReference, IsCloseToDouble) {
           double o = 0;
           for (uint32_t key = first; key <= t; ++key)
             o += s[key - first] / sum * cache.v[key * c.v_head_dim + d];
-          EXPECT_NEAR(out[(t * c.group_heads + h) * c.v_head_dim + d], o, tolerance);
+          EXPECT_NEAR(out[((t - from) * c.group_heads + h) * c.v_head_dim + d], o, tolerance);
         }
       }
   }
@@ -207,6 +228,44 @@ TEST(Attention, EveryTableGivesTheSameBitsInPrefillAndDecode) {
       }
     }
   }
+}
+
+// Around the begins of spans, of which a window may hide the first, or all but the last.
+TEST(Attention, SpansTogetherAndApart) {
+  Rng rng(26);
+  std::vector<const Table*> tables = TablesUnderTest();
+  tables.push_back(&Ref());
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kInt8})
+    for (const uint32_t window : {0u, 1030u, 100u})
+      for (const bool latent : {false, true}) {
+        Case c;
+        c.length = 2100;
+        c.k_type = c.v_type = type;
+        c.window = window;
+        c.latent = latent;
+        c.sinks = !latent;
+        c.v_head_dim = 40;
+        c.group_heads = 2;
+        const Cache cache(c, Ref(), rng);
+        for (const uint32_t first : {1015u, 2040u}) {
+          const uint32_t tokens = 21;
+          const std::vector<float> whole = cache.Run(Ref(), first, tokens);
+          const size_t stride = size_t{c.group_heads} * c.v_head_dim;
+          for (const Table* table : tables) {
+            for (const bool apart : {false, true}) {
+              const std::vector<float> all = cache.Run(*table, first, tokens, apart);
+              ASSERT_TRUE(SameBits(whole.data(), all.data(), all.size()))
+                  << table->name << " " << first << " window " << window << " apart " << apart;
+              for (uint32_t t = 0; t < tokens; t += 4) {
+                const std::vector<float> one = cache.Run(*table, first + t, 1, apart);
+                ASSERT_TRUE(SameBits(whole.data() + t * stride, one.data(), stride))
+                    << table->name << " " << first + t << " window " << window << " apart "
+                    << apart;
+              }
+            }
+          }
+        }
+      }
 }
 
 // Nothing, next to nothing, and no number among INT8 values; what lies in free slots has no effect.
