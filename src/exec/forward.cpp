@@ -198,7 +198,8 @@ Status ForwardImpl::Begin(absl::Span<const BatchSegment> segments) {
   own_pages_ = false;
   pending_ = false;
   not_finite_ = false;
-  layer_ = next_ = 0;
+  layer_ = 0;
+  units_.Reset();
   phase_ = Phase::kEmbed;
   return OkStatus();
 }
@@ -213,7 +214,7 @@ StatusOr<bool> ForwardImpl::Run(const Deadline& deadline) {
     }
     if (complete) {
       NextPhase();
-      next_ = 0;
+      units_.Reset();
       if (phase_ == Phase::kDone) break;
     }
     if (deadline.Cancelled()) {

@@ -99,7 +99,7 @@ class ForwardImpl final : public Forward {
               const Tap& tap) override;
 
  private:
-  // Goes on with phase_ from next_; true when the phase is complete.
+  // Goes on with phase_ from units_; true when the phase is complete.
   bool RunPhase(const Deadline& deadline);
   void NextPhase();
   void SetLayer(const LayerWeights& weights, uint32_t layer);
@@ -227,8 +227,8 @@ class ForwardImpl final : public Forward {
   // A phase of one unit a token: few tokens are cheaper on the caller than any barrier.
   template <typename F>
   bool RunTokens(uint32_t count, const Deadline& deadline, F&& f) {
-    return RunUnits(context_.executor, count <= kFewTokens ? 1 : ws_.lanes, deadline, count, &next_,
-                    [&](uint32_t, uint32_t token) { f(token); });
+    return units_.Run(context_.executor, count <= kFewTokens ? 1 : ws_.lanes, deadline, count,
+                      [&](uint32_t, uint32_t token) { f(token); });
   }
 
   uint8_t* Scratch(uint32_t lane) const { return ws_.scratch + lane * ws_.scratch_stride; }
@@ -246,7 +246,8 @@ class ForwardImpl final : public Forward {
 
   // The batch in flight.
   Phase phase_ = Phase::kDone;
-  uint32_t layer_ = 0, next_ = 0;
+  uint32_t layer_ = 0;
+  UnitCursor units_;  // of the phase
   uint32_t tokens_ = 0, segments_ = 0, logit_rows_ = 0;
   std::atomic<bool> not_finite_{false};
   // The layer at hand, and the part of the batch that attention works on.

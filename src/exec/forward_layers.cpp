@@ -52,7 +52,7 @@ Status ForwardImpl::BeginLayer(const LayerWeights& weights, uint32_t layer,
     ++segments_;
   }
   phase_ = Phase::kEmbed;
-  next_ = 0;
+  units_.Reset();
   pending_ = false;
   return OkStatus();
 }
@@ -67,7 +67,7 @@ StatusOr<bool> ForwardImpl::StepLayer(const Tap& tap, const Deadline& deadline) 
       if (!loaded) return false;
     }
     if (!RunLayerPhase(deadline)) return false;
-    next_ = 0;
+    units_.Reset();
     NextLayerPhase(tap);
     if (phase_ == Phase::kDone) return true;
   } while (!deadline.Expired());
@@ -233,7 +233,7 @@ Status ForwardImpl::Head(const EndWeights& ends, const float* hidden, uint32_t t
   for (uint32_t first = 0; first < tokens; first += options_.max_batch_tokens) {
     const uint32_t count = std::min(options_.max_batch_tokens, tokens - first);
     const LinearInput input = WithPlanes(Input(ws_.x, ws_.x_codes, {&ends.head}));
-    next_ = 0;
+    units_.Reset();
     RunTokens(count, Deadline(), [&](uint32_t t) {
       kernels_->rms_norm(hidden + size_t{first + t} * spec_.hidden_size, ends.final_norm,
                          spec_.hidden_size, spec_.norm_epsilon, input.x.row(t));
@@ -243,7 +243,7 @@ Status ForwardImpl::Head(const EndWeights& ends, const float* hidden, uint32_t t
       tap(TapInput{UINT32_MAX, model::LinearRole::kHead, input.x.data, input.x.stride, count,
                    spec_.hidden_size});
     }
-    next_ = 0;
+    units_.Reset();
     RunHead(ends.head, input, count, logits + size_t{first} * spec_.vocab_size, Deadline());
   }
   if (not_finite_) {

@@ -108,12 +108,12 @@ void ForwardImpl::RopeToken(uint32_t token) {
 bool ForwardImpl::RunRope(const Deadline& deadline) {
   ResolvePages();
   const uint32_t count = token_end_ - token_begin_;
-  return RunUnits(context_.executor, count <= kFewTokens ? 1 : ws_.lanes, deadline,
-                  CeilDiv(count, kRopeTokens), &next_, [&](uint32_t, uint32_t unit) {
-                    const uint32_t begin = token_begin_ + unit * kRopeTokens;
-                    const uint32_t end = std::min(token_end_, begin + kRopeTokens);
-                    for (uint32_t t = begin; t < end; ++t) RopeToken(t);
-                  });
+  return units_.Run(context_.executor, count <= kFewTokens ? 1 : ws_.lanes, deadline,
+                    CeilDiv(count, kRopeTokens), [&](uint32_t, uint32_t unit) {
+                      const uint32_t begin = token_begin_ + unit * kRopeTokens;
+                      const uint32_t end = std::min(token_end_, begin + kRopeTokens);
+                      for (uint32_t t = begin; t < end; ++t) RopeToken(t);
+                    });
 }
 
 // Spans of keys that a segment's tokens see; 1 where their states may not be apart.
@@ -249,11 +249,11 @@ bool ForwardImpl::RunAttention(const Deadline& deadline) {
   ResolvePages();
   uint64_t work = 0;
   const uint32_t units = CutAttention(&work);
-  if (next_ == 0 && ws_.state_floats != 0)
+  if (!units_.begun() && ws_.state_floats != 0)
     std::fill_n(ws_.spans_done, kGroupsALane * ws_.lanes, 0u);
   const uint32_t lanes = work < kAloneScores ? 1 : ws_.lanes;
-  return RunUnits(context_.executor, lanes, deadline, units, &next_,
-                  [&](uint32_t lane, uint32_t unit) { AttentionUnit(lane, unit); });
+  return units_.Run(context_.executor, lanes, deadline, units,
+                    [&](uint32_t lane, uint32_t unit) { AttentionUnit(lane, unit); });
 }
 
 }  // namespace qinfer::exec

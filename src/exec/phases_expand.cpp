@@ -200,12 +200,12 @@ bool ForwardImpl::RunExpandReady(const Deadline& deadline) {
   const Segment& segment = ws_.segments[0];
   const uint32_t pages = CeilDiv(segment.position + segment.tokens, kernels::kPageTokens);
   const uint32_t units = expanded_head_ == 0 ? CeilDiv(pages, kReadyPages) : 0;
-  return RunUnits(context_.executor, ws_.lanes, deadline, units + HeadsAtHand(), &next_,
-                  [&](uint32_t lane, uint32_t unit) {
-                    if (unit >= units) return TransposeKeyWeight(lane, unit - units);
-                    const uint32_t end = std::min(pages, (unit + 1) * kReadyPages);
-                    for (uint32_t p = unit * kReadyPages; p < end; ++p) ReadyLatents(lane, p);
-                  });
+  return units_.Run(context_.executor, ws_.lanes, deadline, units + HeadsAtHand(),
+                    [&](uint32_t lane, uint32_t unit) {
+                      if (unit >= units) return TransposeKeyWeight(lane, unit - units);
+                      const uint32_t end = std::min(pages, (unit + 1) * kReadyPages);
+                      for (uint32_t p = unit * kReadyPages; p < end; ++p) ReadyLatents(lane, p);
+                    });
 }
 
 // Keys and values of a head (from the first at hand) for `count` cached tokens, whole pages.
@@ -265,13 +265,12 @@ bool ForwardImpl::RunExpand(const Deadline& deadline) {
   const uint32_t unit_pages =
       static_cast<uint32_t>(std::clamp<uint64_t>(by_work, 1, kExpandTokens / kernels::kPageTokens));
   const uint32_t tiles = CeilDiv(pages, unit_pages);
-  return RunUnits(context_.executor, ws_.lanes, deadline, heads * tiles, &next_,
-                  [&](uint32_t lane, uint32_t unit) {
-                    const uint32_t first = unit % tiles * unit_pages;
-                    const uint32_t count = std::min(unit_pages, pages - first);
-                    ExpandUnit(lane, unit / tiles, first * kernels::kPageTokens,
-                               count * kernels::kPageTokens);
-                  });
+  return units_.Run(
+      context_.executor, ws_.lanes, deadline, heads * tiles, [&](uint32_t lane, uint32_t unit) {
+        const uint32_t first = unit % tiles * unit_pages;
+        const uint32_t count = std::min(unit_pages, pages - first);
+        ExpandUnit(lane, unit / tiles, first * kernels::kPageTokens, count * kernels::kPageTokens);
+      });
 }
 
 }  // namespace qinfer::exec

@@ -290,13 +290,13 @@ bool ForwardImpl::RunGather(const Deadline& deadline) {
   const ExpertJob* last = ws_.jobs + window_end_ - 1;
   if (last->expert == model::kNoPart) --last;
   const uint32_t slots = last->slot + last->tokens - first.slot;
-  return RunUnits(context_.executor, tokens_ <= kFewTokens ? 1 : ws_.lanes, deadline,
-                  CeilDiv(slots, kGatherSlots), &next_, [&](uint32_t, uint32_t unit) {
-                    const uint32_t end = std::min(slots, (unit + 1) * kGatherSlots);
-                    for (uint32_t s = unit * kGatherSlots; s < end; ++s) {
-                      GatherSlot(first.slot + s, s);
-                    }
-                  });
+  return units_.Run(context_.executor, tokens_ <= kFewTokens ? 1 : ws_.lanes, deadline,
+                    CeilDiv(slots, kGatherSlots), [&](uint32_t, uint32_t unit) {
+                      const uint32_t end = std::min(slots, (unit + 1) * kGatherSlots);
+                      for (uint32_t s = unit * kGatherSlots; s < end; ++s) {
+                        GatherSlot(first.slot + s, s);
+                      }
+                    });
 }
 
 void ForwardImpl::ExpertUpUnit(uint32_t lane, uint32_t unit) {
@@ -341,14 +341,14 @@ bool ForwardImpl::RunExperts(const Deadline& deadline, bool up) {
     return up ? ws_.jobs[job].up_first : ws_.jobs[job].down_first;
   };
   const uint32_t first = units(window_begin_);
-  return RunUnits(context_.executor, ws_.lanes, deadline, units(window_end_) - first, &next_,
-                  [&](uint32_t lane, uint32_t unit) {
-                    if (up) {
-                      ExpertUpUnit(lane, first + unit);
-                    } else {
-                      ExpertDownUnit(lane, first + unit);
-                    }
-                  });
+  return units_.Run(context_.executor, ws_.lanes, deadline, units(window_end_) - first,
+                    [&](uint32_t lane, uint32_t unit) {
+                      if (up) {
+                        ExpertUpUnit(lane, first + unit);
+                      } else {
+                        ExpertDownUnit(lane, first + unit);
+                      }
+                    });
 }
 
 // The shared experts' output is in `branch` already.

@@ -86,20 +86,20 @@ bool ForwardImpl::RunHeads(const std::vector<Linear>& weights, const Deadline& d
                            bool absorb) {
   const HeadPhase phase = PlanHeads(weights);
   const uint32_t heads = static_cast<uint32_t>(weights.size());
-  return RunUnits(context_.executor, ws_.lanes, deadline, phase.chunks * phase.tiles, &next_,
-                  [&](uint32_t lane, uint32_t unit) {
-                    const uint32_t first = unit / phase.chunks * phase.token_tile;
-                    const uint32_t count = std::min(phase.token_tile, tokens_ - first);
-                    const uint32_t begin = unit % phase.chunks * phase.heads_per_unit;
-                    const uint32_t end = std::min(heads, begin + phase.heads_per_unit);
-                    for (uint32_t head = begin; head < end; ++head) {
-                      if (absorb) {
-                        AbsorbHead(lane, head, first, count);
-                      } else {
-                        ValueHead(lane, head, first, count);
+  return units_.Run(context_.executor, ws_.lanes, deadline, phase.chunks * phase.tiles,
+                    [&](uint32_t lane, uint32_t unit) {
+                      const uint32_t first = unit / phase.chunks * phase.token_tile;
+                      const uint32_t count = std::min(phase.token_tile, tokens_ - first);
+                      const uint32_t begin = unit % phase.chunks * phase.heads_per_unit;
+                      const uint32_t end = std::min(heads, begin + phase.heads_per_unit);
+                      for (uint32_t head = begin; head < end; ++head) {
+                        if (absorb) {
+                          AbsorbHead(lane, head, first, count);
+                        } else {
+                          ValueHead(lane, head, first, count);
+                        }
                       }
-                    }
-                  });
+                    });
 }
 
 }  // namespace qinfer::exec

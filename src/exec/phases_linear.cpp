@@ -9,8 +9,9 @@
 namespace qinfer::exec {
 namespace {
 
-constexpr uint32_t kLeastTile = 24;   // tokens: fewer would unpack weights too often
-constexpr uint32_t kLeastPanels = 4;  // fewer would prepare the activations too often
+constexpr uint32_t kLeastTile = 24;       // tokens: fewer would unpack weights too often
+constexpr uint32_t kLeastOwnTokens = 72;  // of a lane: fewer would widen all weights too often
+constexpr uint32_t kLeastPanels = 4;      // fewer would prepare the activations too often
 
 bool AllFinite(const float* x, size_t n) {
   // The exponent is all ones for infinities and NaN; integer work, so that it vectorizes.
@@ -91,6 +92,12 @@ void ForwardImpl::PlanLinear(LinearPhase* phase) const {
   const uint64_t tile = unit / (kLeastPanels * panel_work) / 12 * 12;  // kernels' tiles divide 12
   phase->token_tile = static_cast<uint32_t>(std::min<uint64_t>(
       phase->tokens, std::min<uint64_t>(kMaxTokenTile, std::max<uint64_t>(kLeastTile, tile))));
+  // Each lane's own units are those of its own tokens, where it has enough of them.
+  const uint32_t each = CeilDiv(phase->tokens, ws_.lanes);
+  if (each >= kLeastOwnTokens) {
+    const uint32_t own_tiles = CeilDiv(each, phase->token_tile);
+    phase->token_tile = RoundUp(CeilDiv(each, own_tiles), 12u);
+  }
   phase->tiles = CeilDiv(phase->tokens, phase->token_tile);
   const uint64_t by_work = std::max<uint64_t>(1, unit / (panel_work * phase->token_tile));
   // Enough units that the lanes end together, also where a phase is small.
@@ -146,8 +153,8 @@ void ForwardImpl::LinearUnit(const LinearPhase& phase, uint32_t lane, uint32_t u
 bool ForwardImpl::RunLinear(LinearPhase* phase, const Deadline& deadline) {
   phase->tokens = tokens_;
   PlanLinear(phase);
-  return RunUnits(context_.executor, ws_.lanes, deadline, phase->units(), &next_,
-                  [&](uint32_t lane, uint32_t unit) { LinearUnit(*phase, lane, unit); });
+  return units_.Run(context_.executor, ws_.lanes, deadline, phase->units(),
+                    [&](uint32_t lane, uint32_t unit) { LinearUnit(*phase, lane, unit); });
 }
 
 void ForwardImpl::Activate(float* gate, float* up, size_t n) const {
@@ -213,8 +220,8 @@ bool ForwardImpl::RunGateUp(const Deadline& deadline) {
   const uint64_t by_lanes = ws_.lanes == 1 ? granules : CeilDiv<uint64_t>(granules, ws_.lanes * 4);
   const uint64_t each = std::max<uint64_t>(1, std::min(by_lanes, unit_work / work));
   const uint32_t rows_per_unit = static_cast<uint32_t>(std::min(each, granules)) * granule;
-  return RunUnits(
-      context_.executor, ws_.lanes, deadline, CeilDiv(all, rows_per_unit), &next_,
+  return units_.Run(
+      context_.executor, ws_.lanes, deadline, CeilDiv(all, rows_per_unit),
       [&](uint32_t lane, uint32_t unit) { GateUpUnit(x, down, lane, unit, rows_per_unit); });
 }
 
@@ -226,26 +233,24 @@ bool ForwardImpl::RunHead(const Linear& head, const LinearInput& input, uint32_t
   phase.job_count = 1;
   phase.tokens = rows;
   PlanLinear(&phase);
-  return RunUnits(context_.executor, ws_.lanes, deadline, phase.units(), &next_,
-                  [&](uint32_t lane, uint32_t unit) {
-                    LinearUnit(phase, lane, unit);
-                    const uint32_t tile = unit / phase.chunks, chunk = unit % phase.chunks;
-                    const uint32_t first = tile * phase.token_tile;
-                    const uint32_t last = std::min(rows, first + phase.token_tile);
-                    const uint32_t begin = chunk * phase.panels_per_unit * kernels::kPanelRows;
-                    const uint32_t end = std::min(
-                        spec_.vocab_size, begin + phase.panels_per_unit * kernels::kPanelRows);
-                    for (uint32_t r = first; r < last; ++r) {
-                      float* row = logits + size_t{r} * spec_.vocab_size + begin;
-                      if (spec_.logit_scale != 1.0f)
-                        kernels_->scale(row, spec_.logit_scale, end - begin);
-                      if (!AllFinite(row, end - begin))
-                        not_finite_.store(true, std::memory_order_relaxed);
-                      if (spec_.logit_softcap != 0.0f) {
-                        kernels_->softcap(row, spec_.logit_softcap, end - begin);
-                      }
-                    }
-                  });
+  return units_.Run(
+      context_.executor, ws_.lanes, deadline, phase.units(), [&](uint32_t lane, uint32_t unit) {
+        LinearUnit(phase, lane, unit);
+        const uint32_t tile = unit / phase.chunks, chunk = unit % phase.chunks;
+        const uint32_t first = tile * phase.token_tile;
+        const uint32_t last = std::min(rows, first + phase.token_tile);
+        const uint32_t begin = chunk * phase.panels_per_unit * kernels::kPanelRows;
+        const uint32_t end =
+            std::min(spec_.vocab_size, begin + phase.panels_per_unit * kernels::kPanelRows);
+        for (uint32_t r = first; r < last; ++r) {
+          float* row = logits + size_t{r} * spec_.vocab_size + begin;
+          if (spec_.logit_scale != 1.0f) kernels_->scale(row, spec_.logit_scale, end - begin);
+          if (!AllFinite(row, end - begin)) not_finite_.store(true, std::memory_order_relaxed);
+          if (spec_.logit_softcap != 0.0f) {
+            kernels_->softcap(row, spec_.logit_softcap, end - begin);
+          }
+        }
+      });
 }
 
 }  // namespace qinfer::exec

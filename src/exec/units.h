@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <thread>
 
 #include "core/executor.h"
 #include "core/work.h"
 #include "exec/fp_mode.h"
 
 namespace qinfer::exec {
+
+constexpr uint32_t kMaxLanes = 256;
 
 // Multiply-adds of one unit, with codes and with floats: some 90 µs where a thread does 150 or 10
 // billion a second. Smaller units of wide weights would be too few tokens or panels for kernels to
@@ -55,5 +58,78 @@ bool RunUnits(Executor* executor, uint32_t max_lanes, const Deadline& deadline, 
   *next = std::min(shared.load(std::memory_order_relaxed), count);
   return *next >= count;
 }
+
+// Where a phase of the forward pass stands. Each lane has a range of units of its own, the same in
+// every phase, so that the tokens a lane has written are in its cache when it reads them; who is
+// done helps the others.
+class UnitCursor {
+ public:
+  void Reset() { used_ = 0; }
+  bool begun() const { return used_ != 0; }
+
+  // As RunUnits, from where an earlier call has left the cursor; complete, it is left reset.
+  template <typename F>
+  bool Run(Executor* executor, uint32_t max_lanes, const Deadline& deadline, uint32_t count,
+           F&& unit) {
+    if (count == 0) return true;
+    const uint32_t lanes = std::min({executor->concurrency(), max_lanes, count, kMaxLanes});
+    if (!begun()) Cut(count, lanes);
+    auto body = [&](uint32_t lane) {
+      const ScopedFpMode mode;
+      const uint32_t own = OwnRange(lane);
+      bool first = true;
+      for (uint32_t i = 0; i < used_; ++i) {
+        Range& range = ranges_[(own + i) % used_];
+        std::atomic_ref<uint32_t> next(range.next);
+        for (;;) {
+          // Every lane does one unit, whatever the clock says: somebody has to.
+          if (!first && deadline.Expired()) return;
+          const uint32_t index = next.fetch_add(1, std::memory_order_relaxed);
+          if (index >= range.end) break;
+          first = false;
+          unit(lane, index);
+        }
+      }
+    };
+    if (lanes <= 1) {
+      body(0);
+    } else {
+      ParallelFor(executor, lanes, body);
+    }
+    for (uint32_t i = 0; i < used_; ++i) {
+      ranges_[i].next = std::min(ranges_[i].next, ranges_[i].end);
+      if (ranges_[i].next < ranges_[i].end) return false;
+    }
+    Reset();
+    return true;
+  }
+
+ private:
+  struct alignas(64) Range {  // a line each: lanes do not wait for each other's counters
+    uint32_t next, end;
+    std::atomic<std::thread::id> owner;
+  };
+
+  void Cut(uint32_t count, uint32_t lanes) {
+    used_ = lanes;
+    for (uint32_t i = 0; i < lanes; ++i) {
+      ranges_[i].next = static_cast<uint32_t>(uint64_t{count} * i / lanes);
+      ranges_[i].end = static_cast<uint32_t>(uint64_t{count} * (i + 1) / lanes);
+    }
+  }
+  // An executor may give its threads another lane every time.
+  uint32_t OwnRange(uint32_t lane) {
+    const std::thread::id self = std::this_thread::get_id();
+    for (uint32_t i = 0; i < used_; ++i) {
+      if (ranges_[i].owner.load(std::memory_order_relaxed) == self) return i;
+    }
+    const uint32_t own = lane % used_;
+    ranges_[own].owner.store(self, std::memory_order_relaxed);
+    return own;
+  }
+
+  uint32_t used_ = 0;  // ranges; 0: not begun
+  Range ranges_[kMaxLanes] = {};
+};
 
 }  // namespace qinfer::exec

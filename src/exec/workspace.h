@@ -6,6 +6,7 @@
 
 #include "core/memory.h"
 #include "exec/forward.h"
+#include "exec/units.h"
 
 namespace qinfer::exec {
 
@@ -17,7 +18,6 @@ constexpr uint32_t kExpandTokens = 96;  // of one unit of expansion: whole pages
 constexpr uint32_t kExpandGroup = 64;   // latents per scale of a head's transposed k_b
 constexpr uint32_t kExpandHeads = 8;    // at a time
 constexpr uint32_t kFewTokens = 4;      // cheaper on the caller than any barrier
-constexpr uint32_t kMaxLanes = 256;
 // Attention that is cut into fewer units than this per lane splits heads, or keys into spans, whose
 // states take so much room at most; then there are at most so many groups of units.
 constexpr uint32_t kLeastUnitsALane = 2, kGroupsALane = 2 * kLeastUnitsALane;
