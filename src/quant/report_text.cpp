@@ -42,7 +42,7 @@ std::string CoverageText(const Report& report) {
 }
 
 std::string LeftOutText(const Report& report) {
-  const std::string tensors = ReportNumber(report, "skipped.tensors", "%.0f");
+  std::string tensors = ReportNumber(report, "skipped.tensors", "%.0f");
   if (tensors.empty()) return tensors;
   return tensors + " tensors, " + ReportBytes(report, "skipped.bytes") + ": " +
          ReportString(report, "skipped.why");
