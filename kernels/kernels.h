@@ -81,6 +81,11 @@ enum class KvType : uint8_t { kF32, kF16, kInt8 };
 // INT8 groups are 64 inputs of one token and head (the last may be short). Planes are padded to 64
 // bytes.
 
+// The first key that a query sees; window 0: all.
+QINFER_INLINE uint32_t FirstKey(uint32_t position, uint32_t window) {
+  return window != 0 && position >= window ? position - window + 1 : 0;
+}
+
 struct AttentionArgs {
   const float* q = nullptr;  // [tokens][q_stride]; query heads of this kv head side by side:
                              // [group_heads][head_dim], roped
@@ -108,10 +113,8 @@ struct AttentionArgs {
   float* states = nullptr;
   void* scratch = nullptr;  // attention_scratch_bytes(...)
 
-  // The first key that a token sees.
   QINFER_INLINE uint32_t FirstKey(uint32_t token) const {
-    const uint32_t position = first_position + token;
-    return window != 0 && position >= window ? position - window + 1 : 0;
+    return kernels::FirstKey(first_position + token, window);
   }
 };
 

@@ -63,7 +63,8 @@ QINFER_FN void MultiplyScales(const Matrix& m, const uint8_t* supers, const uint
   for (uint32_t g = 0; g < groups; ++g) {
     if (g % per_super == 0) {
       for (uint32_t i = 0; i < kinds; ++i, supers += 32) Simd::WidenHalf(supers, super[i]);
-      for (float& min : super[1]) min = -min;
+      if (m.has_min)
+        for (float& min : super[1]) min = -min;
     }
     for (uint32_t i = 0; i < kinds; ++i, in += kPanelRows, scales += kPanelRows) {
       Simd::WidenBytes(m.has_min, in, scales);

@@ -214,7 +214,6 @@ StatusOr<bool> ForwardImpl::Run(const Deadline& deadline) {
     }
     if (complete) {
       NextPhase();
-      units_.Reset();
       if (phase_ == Phase::kDone) break;
     }
     if (deadline.Cancelled()) {

@@ -67,7 +67,6 @@ StatusOr<bool> ForwardImpl::StepLayer(const Tap& tap, const Deadline& deadline) 
       if (!loaded) return false;
     }
     if (!RunLayerPhase(deadline)) return false;
-    units_.Reset();
     NextLayerPhase(tap);
     if (phase_ == Phase::kDone) return true;
   } while (!deadline.Expired());
@@ -230,10 +229,10 @@ Status ForwardImpl::Head(const EndWeights& ends, const float* hidden, uint32_t t
                          float* logits, const Tap& tap) {
   if (model_ != nullptr) return MisuseError("Head needs a pass made by CreateForLayers");
   not_finite_ = false;
+  units_.Reset();
   for (uint32_t first = 0; first < tokens; first += options_.max_batch_tokens) {
     const uint32_t count = std::min(options_.max_batch_tokens, tokens - first);
     const LinearInput input = WithPlanes(Input(ws_.x, ws_.x_codes, {&ends.head}));
-    units_.Reset();
     RunTokens(count, Deadline(), [&](uint32_t t) {
       kernels_->rms_norm(hidden + size_t{first + t} * spec_.hidden_size, ends.final_norm,
                          spec_.hidden_size, spec_.norm_epsilon, input.x.row(t));
@@ -243,7 +242,6 @@ Status ForwardImpl::Head(const EndWeights& ends, const float* hidden, uint32_t t
       tap(TapInput{UINT32_MAX, model::LinearRole::kHead, input.x.data, input.x.stride, count,
                    spec_.hidden_size});
     }
-    units_.Reset();
     RunHead(ends.head, input, count, logits + size_t{first} * spec_.vocab_size, Deadline());
   }
   if (not_finite_) {

@@ -119,11 +119,9 @@ bool ForwardImpl::RunRope(const Deadline& deadline) {
 // Spans of keys that a segment's tokens see; 1 where their states may not be apart.
 uint32_t ForwardImpl::SpansOf(const Segment& segment) const {
   if (ws_.state_floats == 0 || segment.tile < segment.tokens) return 1;
-  kernels::AttentionArgs args;
-  args.first_position = segment.position;
-  args.window = layer_spec_->attention.window;
+  const uint32_t first = kernels::FirstKey(segment.position, layer_spec_->attention.window);
   const uint32_t last = segment.position + segment.tokens - 1;
-  return last / kernels::kAttentionSpan - args.FirstKey(0) / kernels::kAttentionSpan + 1;
+  return last / kernels::kAttentionSpan - first / kernels::kAttentionSpan + 1;
 }
 
 // Gives each lane enough units: splits keys, then the query heads that share a head of keys.
@@ -142,7 +140,8 @@ uint32_t ForwardImpl::SplitAttention(bool split) {
   if (ws_.lanes > 1 && units < wanted) {
     parts = std::min(group_heads, static_cast<uint32_t>(CeilDiv(wanted, units)));
   }
-  const size_t state_floats =
+  // Parts may be uneven: each has room for the largest.
+  const size_t token_floats =
       CeilDiv(group_heads, parts) * kernels::AttentionStateStride(kv.value_dim);
   uint32_t unit = 0, group = 0;
   size_t state = 0;
@@ -154,8 +153,9 @@ uint32_t ForwardImpl::SplitAttention(bool split) {
     segment.first_state = state;
     unit += CeilDiv(segment.tokens, segment.tile) * kv.heads * parts * segment.spans;
     if (segment.spans == 1) continue;
+    segment.group_floats = token_floats * segment.tokens * segment.spans;
     group += kv.heads * parts;
-    state += size_t{kv.heads} * parts * segment.spans * segment.tokens * state_floats;
+    state += kv.heads * parts * segment.group_floats;
   }
   return state <= ws_.state_floats ? unit : SplitAttention(false);
 }
@@ -235,9 +235,7 @@ void ForwardImpl::AttentionUnit(uint32_t lane, uint32_t unit) {
     return;
   }
   // There is one tile, so that `local` counts the groups of units with the same outputs.
-  args.states = ws_.states + segment->first_state +
-                size_t{local} * segment->spans * segment->tokens * heads_each *
-                    kernels::AttentionStateStride(kv.value_dim);
+  args.states = ws_.states + segment->first_state + local * segment->group_floats;
   args.span = args.FirstKey(0) / kernels::kAttentionSpan + span;
   kernels_->attention(args);
   // Who comes last has all states.

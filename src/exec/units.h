@@ -26,6 +26,35 @@ constexpr uint64_t UnitCodes(uint32_t planes) {
   return planes == 1 ? kUnitCodes : kUnitCodes / 3 * 2;
 }
 
+// A lane's part of [*next, end), whose next unit lanes take one after the other: unit(index) until
+// none is left, or the deadline has passed (false). But a lane's `first` is done whatever the clock
+// says: somebody has to.
+template <typename F>
+bool TakeUnits(uint32_t* next, uint32_t end, const Deadline& deadline, bool* first, F&& unit) {
+  std::atomic_ref<uint32_t> shared(*next);
+  for (;;) {
+    if (!*first && deadline.Expired()) return false;
+    const uint32_t index = shared.fetch_add(1, std::memory_order_relaxed);
+    if (index >= end) return true;
+    *first = false;
+    unit(index);
+  }
+}
+
+// f(lane) on so many lanes, the caller's thread alone where there is one.
+template <typename F>
+void OnLanes(Executor* executor, uint32_t lanes, F&& f) {
+  auto body = [&](uint32_t lane) {
+    const ScopedFpMode mode;
+    f(lane);
+  };
+  if (lanes <= 1) {
+    body(0);
+  } else {
+    ParallelFor(executor, lanes, body);
+  }
+}
+
 // Calls unit(lane, index) for every index in [*next, count), lanes < executor->concurrency() and
 // `max_lanes`; a lane is one caller at a time, so scratch may be per lane. At least one unit is
 // done if there is one. True when all have been done; else *next is where to go on.
@@ -34,28 +63,11 @@ bool RunUnits(Executor* executor, uint32_t max_lanes, const Deadline& deadline, 
               uint32_t* next, F&& unit) {
   if (*next >= count) return true;
   const uint32_t lanes = std::min(std::min(executor->concurrency(), max_lanes), count - *next);
-  if (lanes <= 1) {
-    const ScopedFpMode mode;
-    do {
-      unit(0u, *next);
-      ++*next;
-    } while (*next < count && !deadline.Expired());
-    return *next >= count;
-  }
-  std::atomic<uint32_t> shared{*next};
-  ParallelFor(executor, lanes, [&](uint32_t lane) {
-    const ScopedFpMode mode;
+  OnLanes(executor, lanes, [&](uint32_t lane) {
     bool first = true;
-    for (;;) {
-      // Every lane does one unit, whatever the clock says: somebody has to.
-      if (!first && deadline.Expired()) return;
-      first = false;
-      const uint32_t index = shared.fetch_add(1, std::memory_order_relaxed);
-      if (index >= count) return;
-      unit(lane, index);
-    }
+    TakeUnits(next, count, deadline, &first, [&](uint32_t index) { unit(lane, index); });
   });
-  *next = std::min(shared.load(std::memory_order_relaxed), count);
+  *next = std::min(*next, count);
   return *next >= count;
 }
 
@@ -74,28 +86,17 @@ class UnitCursor {
     if (count == 0) return true;
     const uint32_t lanes = std::min({executor->concurrency(), max_lanes, count, kMaxLanes});
     if (!begun()) Cut(count, lanes);
-    auto body = [&](uint32_t lane) {
-      const ScopedFpMode mode;
+    OnLanes(executor, lanes, [&](uint32_t lane) {
       const uint32_t own = OwnRange(lane);
       bool first = true;
       for (uint32_t i = 0; i < used_; ++i) {
         Range& range = ranges_[(own + i) % used_];
-        std::atomic_ref<uint32_t> next(range.next);
-        for (;;) {
-          // Every lane does one unit, whatever the clock says: somebody has to.
-          if (!first && deadline.Expired()) return;
-          const uint32_t index = next.fetch_add(1, std::memory_order_relaxed);
-          if (index >= range.end) break;
-          first = false;
-          unit(lane, index);
+        if (!TakeUnits(&range.next, range.end, deadline, &first,
+                       [&](uint32_t index) { unit(lane, index); })) {
+          return;
         }
       }
-    };
-    if (lanes <= 1) {
-      body(0);
-    } else {
-      ParallelFor(executor, lanes, body);
-    }
+    });
     for (uint32_t i = 0; i < used_; ++i) {
       ranges_[i].next = std::min(ranges_[i].next, ranges_[i].end);
       if (ranges_[i].next < ranges_[i].end) return false;

@@ -229,7 +229,7 @@ size_t Workspace::Cut(const model::ModelSpec& spec, const ForwardOptions& option
   rope_stride = RoundUp<size_t>(half, 16);
   cosines = cut.Take<float>(spec.ropes.size() * n * rope_stride);
   sines = cut.Take<float>(spec.ropes.size() * n * rope_stride);
-  // Heads may be cut into uneven parts, each of which has room for the largest.
+  // Enough for one token; where that is too little, keys are not split.
   const uint32_t keys = options.max_position != 0 ? options.max_position : spec.max_context;
   state_floats =
       lanes == 1 || layers_only || keys <= kernels::kAttentionSpan

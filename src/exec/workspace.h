@@ -58,8 +58,8 @@ struct Segment {
   // How its attention is cut: tiles of tokens, parts of the heads that share keys, spans of keys
   // (1: all of them together).
   uint32_t tile, parts, spans, first_unit;
-  uint32_t first_group;  // of units that share their outputs, where there are spans
-  size_t first_state;    // in floats
+  uint32_t first_group;              // of units that share their outputs, where there are spans
+  size_t first_state, group_floats;  // of these groups' states
 };
 
 struct Workspace {

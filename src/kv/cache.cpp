@@ -29,8 +29,7 @@ uint64_t PoolPages(const GroupLayout& group, const CacheOptions& options) {
 
 // The first page that a query at `position` can still see.
 uint32_t FirstVisiblePage(const GroupLayout& group, uint32_t position) {
-  if (group.window == 0 || position < group.window) return 0;
-  return (position - group.window + 1) / kPageTokens;
+  return kernels::FirstKey(position, group.window) / kPageTokens;
 }
 
 class CacheImpl;

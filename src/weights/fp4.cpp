@@ -3,7 +3,6 @@
 #include <initializer_list>
 
 #include "core/half.h"
-#include "kernels/layout.h"
 
 namespace qinfer::weights {
 namespace {
@@ -12,7 +11,7 @@ constexpr float kLeast = 0x1p-126f, kLargest = 0x1p127f;
 
 float Magnitude(float x) { return x < 0.0f ? -x : x; }
 
-// Of x as multiples of half a step: 0, 1, 2, 3, 4, 6, 8, 12 without the sign.
+// The one nearest to x, which is in half steps.
 uint8_t Nibble(float x) {
   const float m = Magnitude(x);
   const int code =
@@ -20,17 +19,12 @@ uint8_t Nibble(float x) {
   return static_cast<uint8_t>(x < 0.0f && code != 0 ? code | 8 : code);
 }
 
-float Value(uint8_t nibble) {
-  return static_cast<float>(kernels::layout::kFp4Codes[nibble] -
-                            kernels::layout::ZeroPoint(kernels::WeightKind::kFp4));
-}
-
 // In units of the scale, which is a power of two: nothing overflows, and the same everywhere.
 float Error(const float* x, const float* w, uint32_t n, float scale) {
   const float inverse = 1.0f / scale;
   float error = 0.0f;
   for (uint32_t i = 0; i < n; ++i) {
-    const float v = x[i] * inverse, e = v - Value(Nibble(v));
+    const float v = x[i] * inverse, e = v - static_cast<float>(Fp4Value(Nibble(v)));
     error += (w == nullptr ? 1.0f : w[i]) * (e * e);
   }
   return error;

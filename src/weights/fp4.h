@@ -3,7 +3,14 @@
 
 #include <cstdint>
 
+#include "kernels/layout.h"
+
 namespace qinfer::weights {
+
+// What a nibble stands for, in half steps: 0, 1, 2, 3, 4, 6, 8, 12 and a sign.
+inline int32_t Fp4Value(uint8_t nibble) {
+  return kernels::layout::kFp4Codes[nibble] - kernels::layout::ZeroPoint(kernels::WeightKind::kFp4);
+}
 
 // The power of two under which the `n` values of a group lose least (weighted by w, or equally for
 // null), of those near the one where the largest just fits; that one itself without `search`. A

@@ -2,6 +2,7 @@
 // 2, 3, 4, 6 with a sign. Our FP4 has the same nibbles, which it reads as twice these (whole
 // numbers) under half the power of two.
 #include "weights/blocks.h"
+#include "weights/fp4.h"
 
 namespace qinfer::weights {
 namespace {
@@ -9,10 +10,9 @@ namespace {
 constexpr uint32_t kBlock = 32;
 
 // Byte j (after the exponent): low nibble = element j, high nibble = element j + 16.
-int32_t Twice(const uint8_t* block, uint32_t i) {
+uint8_t Nibble(const uint8_t* block, uint32_t i) {
   const uint8_t byte = block[1 + i % 16];
-  return kernels::layout::kFp4Codes[i < 16 ? byte & 15 : byte >> 4] -
-         kernels::layout::ZeroPoint(kernels::WeightKind::kFp4);
+  return i < 16 ? byte & 15 : byte >> 4;
 }
 
 // Exponent 255 is NaN; half of the smallest power is no power of ours, which only zeros do without.
@@ -20,16 +20,13 @@ bool Holds(const uint8_t* block) {
   if (block[0] == 255) return false;
   if (block[0] != 0) return true;
   for (uint32_t i = 0; i < kBlock; ++i)
-    if (Twice(block, i) != 0) return false;
+    if (Fp4Value(Nibble(block, i)) != 0) return false;
   return true;
 }
 
 void Repack(const uint8_t* block, uint64_t row, uint64_t k, PanelWriter* writer) {
   uint8_t codes[kBlock];
-  for (uint32_t i = 0; i < 16; ++i) {
-    codes[i] = block[1 + i] & 15;
-    codes[16 + i] = static_cast<uint8_t>(block[1 + i] >> 4);
-  }
+  for (uint32_t i = 0; i < kBlock; ++i) codes[i] = Nibble(block, i);
   const uint32_t index = static_cast<uint32_t>(k / kBlock);
   writer->WriteCodes(row, index, codes);
   const uint32_t exponent = block[0] == 0 ? 0u : block[0] - 1u;
@@ -41,7 +38,8 @@ void Repack(const uint8_t* block, uint64_t row, uint64_t k, PanelWriter* writer)
 void Decode(const uint8_t* block, float* out) {
   // 2^(e - 128) as two factors, neither of them below the normal numbers.
   const float half = block[0] == 0 ? 0.0f : BitsToFloat(static_cast<uint32_t>(block[0]) << 23);
-  for (uint32_t i = 0; i < kBlock; ++i) out[i] = static_cast<float>(Twice(block, i)) * 0.5f * half;
+  for (uint32_t i = 0; i < kBlock; ++i)
+    out[i] = static_cast<float>(Fp4Value(Nibble(block, i))) * 0.5f * half;
 }
 
 constexpr BlockType kTypes[] = {
