@@ -20,15 +20,15 @@ class Cutter {
     size_ += RoundUp<size_t>(count * sizeof(T), Memory::kAlign);
     return result;
   }
+  // An odd number of lines: rows whose distance is a power of two share few sets of a cache.
   Workspace::Rows TakeRows(size_t rows, size_t width) {
     Workspace::Rows out;
-    out.stride = RoundUp<size_t>(width, 16);
+    out.stride = RoundUp<size_t>(width, 16) | 16;
     out.data = Take<float>(rows * out.stride);
     return out;
   }
   kernels::Activations TakeCodes(size_t rows, size_t width) {
     kernels::Activations out;
-    // An odd number of lines: rows whose distance is a power of two share few sets of a cache.
     out.code_stride = CeilDiv<size_t>(width, Memory::kAlign) * Memory::kAlign | Memory::kAlign;
     out.scale_stride = RoundUp<size_t>(CeilDiv<size_t>(width, kSmallestBlock), 16) | 16;
     out.sum_stride = RoundUp<size_t>(CeilDiv<size_t>(width, 16), 16) | 16;

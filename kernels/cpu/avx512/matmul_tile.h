@@ -164,12 +164,15 @@ QINFER_FN void TileUnits(const Call& call, const Panel (&panel)[P], uint32_t tok
 // two planes.
 template <class L, int T, int P, Mode M, int kUnit>
 QINFER_FN void Tile(const Call& call, const Panel (&panel)[P], uint32_t token, uint32_t row,
-                    float* out, size_t out_stride, bool prefetch) {
+                    float* out, size_t out_stride, const float* marked, bool prefetch) {
   if constexpr (kUnit == kBlocks32)
-    TileBlocks32<L, T, P, M == kMin>(call, panel, token, row, out, out_stride, prefetch);
+    TileBlocks32<L, T, P, M == kMin>(call, panel, token, row, out, out_stride, marked, prefetch);
   else
     TileUnits<L, T, P, M, kUnit>(call, panel, token, row, out, out_stride, prefetch);
 }
+
+template <class L>
+constexpr bool kWidens = L::Many::kGranule != L::kGranule;
 
 // Undoes what Get leaves shifted, so that a widened panel is in kInt8's layout.
 template <class L>
@@ -208,37 +211,62 @@ QINFER_FN void Rest(uint32_t n, F&& f) {
   }
 }
 
-// All tokens of a block by P panels; sixes and fours of them from the widened panels, if there are
-// any (INT8's need no widening).
+// Tokens [first, last) by P panels; sixes and fours of them from `wide`, if there is any. marked
+// [token - first][P][16]: see TileBlocks32. `fresh`: nobody has read the panels yet.
 template <class L, int P, Mode M, int kUnit>
-void Tokens(const Call& call, const Panel (&panel)[P], const Panel* wide, uint32_t first,
-            uint32_t last, uint32_t row, float* out, size_t stride) {
+QINFER_FN void Tiles(const Call& call, const Panel (&panel)[P], const Panel* wide, uint32_t first,
+                     uint32_t last, uint32_t row, float* out, size_t stride, const float* marked,
+                     bool fresh) {
   uint32_t t = first;
+  const auto rest = [&]() QINFER_LAMBDA {
+    return marked == nullptr ? nullptr : marked + size_t{t - first} * P * kPanelRows;
+  };
   if (wide != nullptr) {
-    const Panel(&widened)[P] = *reinterpret_cast<const Panel(*)[P]>(wide);
-    constexpr bool kInPlace = L::kGranule == Bytes8::kGranule;  // not read yet
+    using Many = typename L::Many;
+    const Panel(&many)[P] = *reinterpret_cast<const Panel(*)[P]>(wide);
+    const bool ahead = fresh && !kWidens<L>;
     if constexpr (kUnit == kBlocks32)
       for (; t + 6 <= last; t += 6)
-        Tile<Bytes8, 6, P, M, kUnit>(call, widened, t, row, out, stride, kInPlace && t == first);
+        Tile<Many, 6, P, M, kUnit>(call, many, t, row, out, stride, rest(), ahead && t == first);
     for (; t + 4 <= last; t += 4)
-      Tile<Bytes8, 4, P, M, kUnit>(call, widened, t, row, out, stride, kInPlace && t == first);
+      Tile<Many, 4, P, M, kUnit>(call, many, t, row, out, stride, rest(), ahead && t == first);
   }
   // The first to read a panel asks ahead for the next one.
   if constexpr (kUnit == kBlocks32 && P == 1) {
     for (; t + 8 <= last; t += 8)
-      Tile<L, 8, P, M, kUnit>(call, panel, t, row, out, stride, t == first);
+      Tile<L, 8, P, M, kUnit>(call, panel, t, row, out, stride, rest(), t == first);
     Rest<7>(last - t, [&](auto count) QINFER_LAMBDA {
-      Tile<L, count.value, P, M, kUnit>(call, panel, t, row, out, stride, t == first);
+      Tile<L, count.value, P, M, kUnit>(call, panel, t, row, out, stride, rest(), t == first);
     });
     return;
   }
   for (; t + 4 <= last; t += 4)
-    Tile<L, 4, P, M, kUnit>(call, panel, t, row, out, stride, t == first);
+    Tile<L, 4, P, M, kUnit>(call, panel, t, row, out, stride, rest(), t == first);
   if (t + 2 <= last) {
-    Tile<L, 2, P, M, kUnit>(call, panel, t, row, out, stride, true);
+    Tile<L, 2, P, M, kUnit>(call, panel, t, row, out, stride, rest(), true);
     t += 2;
   }
-  if (t < last) Tile<L, 1, P, M, kUnit>(call, panel, t, row, out, stride, true);
+  if (t < last) Tile<L, 1, P, M, kUnit>(call, panel, t, row, out, stride, rest(), true);
+}
+
+// All tokens of a block by P panels.
+template <class L, int P, Mode M, int kUnit>
+void Tokens(const Call& call, const Panel (&panel)[P], const Panel* wide, uint32_t first,
+            uint32_t last, uint32_t row, float* out, size_t stride) {
+  if constexpr (kUnit == kBlocks32) {
+    if (call.marks != nullptr) {
+      alignas(64) float marked[kMarks][P][kPanelRows];
+      const Panel(&many)[P] = *reinterpret_cast<const Panel(*)[P]>(wide);
+      for (uint32_t t = first, end; t < last; t = end) {
+        end = Min(last, t + kMarks);
+        MarkedTotals<typename L::Many, P, M == kMin>(call, many, t, end, marked);
+        Tiles<L, P, M, kUnit>(call, panel, wide, t, end, row, out, stride, marked[0][0],
+                              t == first);
+      }
+      return;
+    }
+  }
+  Tiles<L, P, M, kUnit>(call, panel, wide, first, last, row, out, stride, nullptr, true);
 }
 
 // From here on panels are widened once for all their tokens.
@@ -263,15 +291,12 @@ QINFER_FN void Panels(const Call& call, uint32_t p, uint32_t first, uint32_t las
   Panel panel[P], wide[P];
   for (int i = 0; i < P; ++i) {
     panel[i] = wide[i] = Prepare(call, p + static_cast<uint32_t>(i), s, i);
-    if (L::kGranule == Bytes8::kGranule) continue;
-    Widen<L>(panel[i].codes, s.widened[i], call.padded / kInputGranule);
-    wide[i].codes = s.widened[i];
+    if constexpr (kWidens<L>) {
+      Widen<L>(panel[i].codes, s.widened[i], call.padded / kInputGranule);
+      wide[i].codes = s.widened[i];
+    }
   }
   Tokens<L, P, M, kUnit>(call, panel, wide, first, last, p * kPanelRows, out, stride);
-  if constexpr (kUnit == kBlocks32) {
-    if (call.marks != nullptr)
-      AddSecondPlane<P, M == kMin>(call, wide, first, last, p * kPanelRows, out, stride);
-  }
 }
 
 template <class L, Mode M, int kUnit>
@@ -287,8 +312,9 @@ QINFER_FN void Run(Call& call, uint32_t panel_begin, uint32_t panel_end, uint32_
     MarkSecondPlane(*call.x, call.units, tokens, call.words, marks);
     call.marks = marks;
   }
-  uint32_t token_block = kTokenBlockBytes / call.padded / 12 * 12;
-  if (token_block < 36) token_block = 36;
+  const uint32_t tile = call.marks == nullptr ? 12 : kMarks;
+  uint32_t token_block = kTokenBlockBytes / call.padded / tile * tile;
+  if (token_block < 36) token_block = call.marks == nullptr ? 36 : kMarks;
   for (uint32_t first = 0; first < tokens; first += token_block) {
     const uint32_t last = Min(tokens, first + token_block);
     uint32_t p = panel_begin;

@@ -9,7 +9,7 @@
 namespace qinfer::kernels::avx512 {
 namespace {
 
-constexpr uint32_t kMarks = 64;  // tokens of a word
+constexpr uint32_t kMarks = 60;  // tokens of a word, which tiles of six and four divide
 
 // marks [blocks][words]: a bit for each token that has something in a block's second plane.
 QINFER_FN void MarkSecondPlane(const Activations& x, uint32_t blocks, uint32_t tokens,
@@ -28,33 +28,32 @@ QINFER_FN void MarkSecondPlane(const Activations& x, uint32_t blocks, uint32_t t
   }
 }
 
-// Adds the second plane's totals of tokens [first, last), all in one word of marks, by P widened
-// panels.
-template <int P, bool kHasMin>
-QINFER_FN void AddMarked(const Call& call, const Panel (&panel)[P], uint32_t first, uint32_t last,
-                         uint32_t row, float* out, size_t out_stride) {
+// The second plane's totals of tokens [first, last), whose marks are one word's, by P panels.
+template <class L, int P, bool kHasMin>
+QINFER_FN void MarkedTotals(const Call& call, const Panel (&panel)[P], uint32_t first,
+                            uint32_t last, float (*totals)[P][kPanelRows]) {
   constexpr uint32_t kStride = kHasMin ? 32 : 16;
   const Activations& x = *call.x;
-  const uint32_t base = first / kMarks * kMarks, count = last - base;
-  const uint64_t range = (count == kMarks ? ~uint64_t{0} : (uint64_t{1} << count) - 1) &
-                         ~uint64_t{0} << (first - base);
-  alignas(64) float totals[kMarks][P][kPanelRows];
-  memset(totals[first - base], 0, sizeof(totals[0]) * (last - first));
+  memset(totals, 0, sizeof(totals[0]) * (last - first));
   const uint32_t units_per_group = call.group / 32;
   for (uint32_t b = 0; b < call.units; ++b) {
-    uint64_t some = call.marks[static_cast<size_t>(b) * call.words + first / kMarks] & range;
+    uint64_t some = call.marks[static_cast<size_t>(b) * call.words + first / kMarks];
     if (some == 0) continue;
     __m512i w[P][8];
     __m512 d[P], m[P];
     Unroll<P>([&](auto i) QINFER_LAMBDA {
-      Unroll<8>([&](auto j) QINFER_LAMBDA { w[i][j] = Load(panel[i].codes + b * 512 + j * 64); });
+      Unroll<4>([&](auto j) QINFER_LAMBDA {
+        const Lines lines = L::Get(panel[i].codes + b * L::kGranule, static_cast<uint32_t>(j));
+        w[i][j] = lines.low;
+        w[i][j + 4] = lines.high;
+      });
       const float* scales = panel[i].scales + b / units_per_group * kStride;
       d[i] = _mm512_loadu_ps(scales);
       m[i] = kHasMin ? _mm512_loadu_ps(scales + 16) : d[i];
     });
     for (; some != 0; some &= some - 1) {
       const uint32_t t = static_cast<uint32_t>(__builtin_ctzll(some));
-      const size_t from = 2 * static_cast<size_t>(base + t) + 1;
+      const size_t from = 2 * static_cast<size_t>(first + t) + 1;
       const int8_t* a = x.codes + from * x.code_stride + b * 32;
       const __m512i correction = _mm512_set1_epi32(call.correction[from * call.units + b]);
       const __m512 by = Set(x.scales[from * x.scale_stride + b]);
@@ -73,23 +72,6 @@ QINFER_FN void AddMarked(const Call& call, const Panel (&panel)[P], uint32_t fir
         _mm512_storeu_ps(total, _mm512_fmadd_ps(by, part, _mm512_loadu_ps(total)));
       });
     }
-  }
-  for (uint32_t t = first; t < last; ++t) {
-    Unroll<P>([&](auto i) QINFER_LAMBDA {
-      const uint32_t at = row + static_cast<uint32_t>(i) * kPanelRows;
-      float* to = out + t * out_stride + at;
-      const size_t rows = call.m->rows - at;
-      StoreTail(to, _mm512_add_ps(LoadTail(to, rows), _mm512_loadu_ps(totals[t - base][i])), rows);
-    });
-  }
-}
-
-template <int P, bool kHasMin>
-QINFER_FN void AddSecondPlane(const Call& call, const Panel (&panel)[P], uint32_t first,
-                              uint32_t last, uint32_t row, float* out, size_t out_stride) {
-  for (uint32_t end; first < last; first = end) {
-    end = Min(last, (first / kMarks + 1) * kMarks);
-    AddMarked<P, kHasMin>(call, panel, first, end, row, out, out_stride);
   }
 }
 

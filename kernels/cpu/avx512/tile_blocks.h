@@ -200,14 +200,22 @@ QINFER_FN void TotalsOfBoth(const Call& call, const Panel (&panel)[P], Rows x, R
   });
 }
 
+// marked [T][P][16]: what their second planes add, if that has been computed.
 template <class L, int T, int P, bool kHasMin>
 QINFER_FN void TileBlocks32(const Call& call, const Panel (&panel)[P], uint32_t token, uint32_t row,
-                            float* out, size_t out_stride, bool prefetch) {
+                            float* out, size_t out_stride, const float* marked, bool prefetch) {
   const size_t planes = call.x->planes, first = token * planes;
   __m512 total[T][P];
   const Rows x = Rows::From(call, first, planes);
-  if (planes == 1 || call.marks != nullptr) {
+  if (planes == 1) {
     Totals<L, T, P, kHasMin>(call, panel, x, prefetch, total);
+  } else if (marked != nullptr) {
+    Totals<L, T, P, kHasMin>(call, panel, x, prefetch, total);
+    QINFER_UNROLL(8)
+    for (int t = 0; t < T; ++t) QINFER_UNROLL(2)
+    for (int i = 0; i < P; ++i)
+      total[t][i] =
+          _mm512_add_ps(total[t][i], _mm512_loadu_ps(marked + (t * P + i) * int{kPanelRows}));
   } else {  // the second plane is empty but for a few blocks
     const Rows y = Rows::From(call, first + 1, planes);
     __m512 rest[T][P];

@@ -14,9 +14,29 @@ QINFER_INLINE void StoreCodes(__m512 v, uint32_t count, int8_t* codes) {
   memcpy(codes, all, count);
 }
 
+// A whole block of the usual size: no tails.
+QINFER_INLINE float QuantizeBlock32(const float* x, int8_t* codes) {
+  const __m512 v[2] = {_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)};
+  const __m512 a[2] = {Abs(v[0]), Abs(v[1])}, largest = Set(__FLT_MAX__);
+  const uint32_t bad = _mm512_cmp_ps_mask(a[0], largest, _CMP_NLE_UQ) |
+                       _mm512_cmp_ps_mask(a[1], largest, _CMP_NLE_UQ);
+  const float top = MaxTree(_mm512_max_ps(a[0], a[1]));
+  if (bad != 0 || top < 0x1p-110f) {
+    memset(codes, 0, 32);
+    return bad != 0 ? __builtin_nanf("") : 0.0f;
+  }
+  const __m512 inverse = Set(127.0f / top);
+  for (uint32_t i = 0; i < 2; ++i) {
+    const __m512i code = _mm512_cvtps_epi32(_mm512_mul_ps(v[i], inverse));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + 16 * i), _mm512_cvtepi32_epi8(code));
+  }
+  return top / 127.0f;
+}
+
 }  // namespace
 
 float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
+  if (count == 32) return QuantizeBlock32(x, codes);
   __m512 amax = _mm512_setzero_ps();
   uint32_t bad = 0;
   const __m512 largest = Set(__FLT_MAX__);
@@ -107,30 +127,46 @@ void Softcap(float* x, float cap, size_t n) {
   }
 }
 
+namespace {
+
+// The even and the odd ones of 2n neighbours, and back.
+QINFER_FN void LoadPairs(const float* from, uint32_t n, __m512* even, __m512* odd) {
+  const __m512 low = LoadTail(from, 2 * n),
+               high = LoadTail(from + Min(16, 2 * n), 2 * n - Min(16, 2 * n));
+  const __m512i evens =
+      _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  *even = _mm512_permutex2var_ps(low, evens, high);
+  *odd = _mm512_permutex2var_ps(low, _mm512_add_epi32(evens, _mm512_set1_epi32(1)), high);
+}
+QINFER_FN void StorePairs(float* to, uint32_t n, __m512 even, __m512 odd) {
+  const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  const uint32_t first = Min(16, 2 * n);
+  StoreTail(to, _mm512_permutex2var_ps(even, low, odd), first);
+  StoreTail(to + first, _mm512_permutex2var_ps(even, high, odd), 2 * n - first);
+}
+
+}  // namespace
+
 void Rope(float* head, const float* cos, const float* sin, uint32_t rope_dims, bool interleaved) {
   const uint32_t half = rope_dims / 2;
   for (uint32_t i = 0; i < half; i += 16) {
     const uint32_t n = Min(16, half - i);
     const __m512 c = LoadTail(cos + i, n), s = LoadTail(sin + i, n);
-    float xs[16] = {}, ys[16] = {};
-    for (uint32_t j = 0; interleaved && j < n; ++j) {
-      xs[j] = head[2 * (i + j)];
-      ys[j] = head[2 * (i + j) + 1];
+    __m512 x, y;
+    if (interleaved) {
+      LoadPairs(head + size_t{2} * i, n, &x, &y);
+    } else {
+      x = LoadTail(head + i, n);
+      y = LoadTail(head + half + i, n);
     }
-    const __m512 x = interleaved ? _mm512_loadu_ps(xs) : LoadTail(head + i, n);
-    const __m512 y = interleaved ? _mm512_loadu_ps(ys) : LoadTail(head + half + i, n);
     const __m512 u = _mm512_fmadd_ps(x, c, Flip(_mm512_mul_ps(y, s)));
     const __m512 v = _mm512_fmadd_ps(x, s, _mm512_mul_ps(y, c));
-    if (!interleaved) {
+    if (interleaved) {
+      StorePairs(head + size_t{2} * i, n, u, v);
+    } else {
       StoreTail(head + i, u, n);
       StoreTail(head + half + i, v, n);
-      continue;
-    }
-    _mm512_storeu_ps(xs, u);
-    _mm512_storeu_ps(ys, v);
-    for (uint32_t j = 0; j < n; ++j) {
-      head[2 * (i + j)] = xs[j];
-      head[2 * (i + j) + 1] = ys[j];
     }
   }
 }

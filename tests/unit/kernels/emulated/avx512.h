@@ -202,6 +202,15 @@ QINFER_EMULATED_CALL F512 PermutexVar(I512 by, F512 a) {
   for (int i = 0; i < 16; ++i) to[i] = from[at[i] & 15];
   return Loadu(to);
 }
+QINFER_EMULATED_CALL F512 Permutex2Var(F512 a, I512 by, F512 b) {
+  int32_t at[16];
+  float from[32], to[16];
+  StoreuI(at, by);
+  Storeu(from, a);
+  Storeu(from + 16, b);
+  for (int i = 0; i < 16; ++i) to[i] = from[at[i] & 31];
+  return Loadu(to);
+}
 QINFER_EMULATED I512 SetrEpi32(int a, int b, int c, int d, int e, int f, int g, int h, int i, int j,
                                int k, int l, int m, int n, int o, int p) {
   return {_mm256_setr_epi32(a, b, c, d, e, f, g, h), _mm256_setr_epi32(i, j, k, l, m, n, o, p)};
@@ -369,6 +378,8 @@ QINFER_EMULATED_CALL I512 Dpbusd(I512 sum, I512 u, I512 s) {
 #define _mm512_permute_ps(a, by) ::qinfer::emulated::Permute<(by)>(a)
 #undef _mm512_permutexvar_ps
 #define _mm512_permutexvar_ps ::qinfer::emulated::PermutexVar
+#undef _mm512_permutex2var_ps
+#define _mm512_permutex2var_ps ::qinfer::emulated::Permutex2Var
 #undef _mm512_permutexvar_epi32
 #define _mm512_permutexvar_epi32 ::qinfer::emulated::PermutexVarI
 #undef _mm512_shuffle_epi8
