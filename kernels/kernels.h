@@ -126,7 +126,7 @@ enum class Activation : uint8_t { kSilu, kGeluTanh };
 // +0, each lane in order, then the fixed tree (i, i+8), (i, i+4), (i, i+2), (i, i+1). fma only
 // where said. exp, tanh, ... are those of kernels/ref/math.h.
 struct Table {
-  const char* name;  // "ref", "avx2", "avx512", "neon", "neon-dotprod"
+  const char* name;  // "ref", "avx2", "avxvnni", "avx512", "neon", "neon-dotprod"
 
   // out[t][row] for rows of panels [panel_begin, panel_end), t < tokens; rows past matrix.rows are
   // not written. `out` points at row 0 of the matrix. Quantized kinds only. `scratch`:
@@ -230,9 +230,11 @@ size_t AttentionScratchBytes(uint32_t group_heads, uint32_t head_dim, uint32_t v
 size_t KPlaneBytes(KvType type, uint32_t head_dim);
 size_t VPlaneBytes(KvType type, uint32_t head_dim);
 
-enum class Isa : uint8_t { kAuto, kRef, kAvx2, kAvx512, kNeon };
+enum class Isa : uint8_t { kAuto, kRef, kAvx2, kAvx512, kNeon, kAvxVnni };
 // The best table that this processor (and operating system) can run and `cap` allows; null if the
 // processor cannot run `cap` itself.
 const Table* SelectTable(Isa cap);
+// Whether this build has kernels of their own for `isa`, whatever the processor.
+bool HasKernels(Isa isa);
 
 }  // namespace qinfer::kernels

@@ -80,6 +80,7 @@ extern "C" {
 #define QINFER_FEATURE_NEON ((uint64_t)1 << 2)
 #define QINFER_FEATURE_QUANTIZE ((uint64_t)1 << 3)
 #define QINFER_FEATURE_EVALUATE ((uint64_t)1 << 4)
+#define QINFER_FEATURE_AVXVNNI ((uint64_t)1 << 5)
 
 /* ---- Handles ---- */
 typedef struct qinfer_runtime qinfer_runtime;         /* hooks, memory, threads; any thread */
@@ -232,6 +233,7 @@ typedef void(QINFER_CALL* qinfer_log_fn)(void* user, int32_t level, const char* 
 #define QINFER_ISA_AVX2 2u
 #define QINFER_ISA_AVX512 3u
 #define QINFER_ISA_NEON 4u
+#define QINFER_ISA_AVXVNNI 5u /* AVX2 with AVX-VNNI; below AVX512 */
 
 /* Every task that is begun goes to the background at once, as with qinfer_task_run. */
 #define QINFER_RUNTIME_BACKGROUND_TASKS ((uint64_t)1 << 0)

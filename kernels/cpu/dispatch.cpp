@@ -13,7 +13,7 @@ namespace {
 
 #if defined(__x86_64__)
 struct Support {
-  bool avx2 = false, avx512 = false;
+  bool avx2 = false, avxvnni = false, avx512 = false;
 };
 
 uint64_t Xgetbv() {
@@ -37,6 +37,9 @@ Support Detect() {
   constexpr uint32_t kAvx512 = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31);
   support.avx512 =
       support.avx2 && (b & kAvx512) == kAvx512 && (c & (1u << 11)) != 0 && (enabled & 0xe6) == 0xe6;
+  // Leaf 7 begins with the number of its last subleaf.
+  if (a < 1 || __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0) return support;
+  support.avxvnni = support.avx2 && (a & (1u << 4)) != 0;
   return support;
 }
 #elif defined(QINFER_HAVE_NEON_DOTPROD)
@@ -60,6 +63,9 @@ const Table* SelectTable(Isa cap) {
 #if defined(QINFER_HAVE_AVX512)
   if (support.avx512 && (cap == Isa::kAuto || cap == Isa::kAvx512)) return Avx512Table();
 #endif
+#if defined(QINFER_HAVE_AVXVNNI)
+  if (support.avxvnni && (cap == Isa::kAuto || cap == Isa::kAvxVnni)) return AvxVnniTable();
+#endif
 #if defined(QINFER_HAVE_AVX2)
   if (support.avx2 && (cap == Isa::kAuto || cap == Isa::kAvx2)) return Avx2Table();
 #endif
@@ -73,6 +79,29 @@ const Table* SelectTable(Isa cap) {
   }
 #endif
   return cap == Isa::kAuto ? RefTable() : nullptr;
+}
+
+bool HasKernels(Isa isa) {
+  switch (isa) {
+#if defined(QINFER_HAVE_AVX2)
+    case Isa::kAvx2:
+      return true;
+#endif
+#if defined(QINFER_HAVE_AVXVNNI)
+    case Isa::kAvxVnni:
+      return true;
+#endif
+#if defined(QINFER_HAVE_AVX512)
+    case Isa::kAvx512:
+      return true;
+#endif
+#if defined(QINFER_HAVE_NEON)
+    case Isa::kNeon:
+      return true;
+#endif
+    default:
+      return isa == Isa::kRef;
+  }
 }
 
 }  // namespace qinfer::kernels

@@ -47,7 +47,7 @@ struct Scratch {
 // activations is one unit of 4-bit codes, it is d * sc * I that is rounded either way: I is an
 // integer of 16 bits (15 * 127 * 32), so that sc * I is exact in a float, and so is d * sc, whose
 // factors have 11 and 8 bits. The same holds for minima.
-template <WeightKind K>
+template <WeightKind K, class Call>
 QINFER_FN bool FloatScales(const Call& call) {
   return K == WeightKind::kInt4 && call.m->scale == ScaleKind::kSub8 && call.unit == 32 &&
          call.x->block == 32;

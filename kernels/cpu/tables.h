@@ -7,6 +7,7 @@ namespace qinfer::kernels {
 
 const Table* RefTable();
 const Table* Avx2Table();
+const Table* AvxVnniTable();
 const Table* Avx512Table();
 const Table* NeonTable();
 const Table* NeonDotprodTable();

@@ -35,6 +35,7 @@ std::string WithOurNames(std::string message) {
       {"cpu_isa_cap = 2 (avx2)", "--isa avx2"},
       {"cpu_isa_cap = 3 (avx512)", "--isa avx512"},
       {"cpu_isa_cap = 4 (neon)", "--isa neon"},
+      {"cpu_isa_cap = 5 (avxvnni)", "--isa avxvnni"},
       {"QINFER_ISA_AUTO", "auto"},
       {"memory_limit_bytes", "--memory-limit"},
       {"context_tokens", "--context"},
@@ -76,8 +77,8 @@ void AddMachine(CLI::App* app, Common* common) {
   app->add_option("--threads", common->threads, "Threads (default: the processors available)")
       ->check(CLI::Range(1, 1024));
   app->add_option("--isa", common->isa,
-                  "Instruction set: auto (the best; default), ref, avx2, avx512, neon")
-      ->check(CLI::IsMember({"auto", "ref", "avx2", "avx512", "neon"}));
+                  "Instruction set: auto (the best; default), ref, avx2, avxvnni, avx512, neon")
+      ->check(CLI::IsMember({"auto", "ref", "avx2", "avxvnni", "avx512", "neon"}));
 }
 
 void AddLoad(CLI::App* app, Common* common) {
@@ -111,6 +112,7 @@ Runtime MakeRuntime(const Common& common) {
   options.threads = common.threads;
   if (common.isa == "ref") options.cpu_isa_cap = QINFER_ISA_REF;
   if (common.isa == "avx2") options.cpu_isa_cap = QINFER_ISA_AVX2;
+  if (common.isa == "avxvnni") options.cpu_isa_cap = QINFER_ISA_AVXVNNI;
   if (common.isa == "avx512") options.cpu_isa_cap = QINFER_ISA_AVX512;
   if (common.isa == "neon") options.cpu_isa_cap = QINFER_ISA_NEON;
   qinfer_runtime* runtime = nullptr;

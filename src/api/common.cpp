@@ -1,5 +1,6 @@
 // Functions that need no handle: versions, names of statuses, the preparation of structs, UTF-8.
 #include "api/structs.h"
+#include "kernels/kernels.h"
 #include "qinfer/qinfer.h"
 #include "tokenizer/tokenizer.h"
 
@@ -17,11 +18,12 @@ const char* qinfer_version_string(void) { return QINFER_VERSION_STRING; }
 
 uint64_t qinfer_features(void) {
   uint64_t features = QINFER_FEATURE_QUANTIZE | QINFER_FEATURE_EVALUATE;
-#if defined(__x86_64__)
-  features |= QINFER_FEATURE_AVX2 | QINFER_FEATURE_AVX512;
-#elif defined(__aarch64__)
-  features |= QINFER_FEATURE_NEON;
-#endif
+  using qinfer::kernels::HasKernels;
+  using qinfer::kernels::Isa;
+  if (HasKernels(Isa::kAvx2)) features |= QINFER_FEATURE_AVX2;
+  if (HasKernels(Isa::kAvxVnni)) features |= QINFER_FEATURE_AVXVNNI;
+  if (HasKernels(Isa::kAvx512)) features |= QINFER_FEATURE_AVX512;
+  if (HasKernels(Isa::kNeon)) features |= QINFER_FEATURE_NEON;
   return features;
 }
 

@@ -42,6 +42,7 @@ class HostExecutor final : public Executor {
 uint32_t IsaOf(const kernels::Table& table) {
   const std::string_view name = table.name;
   if (name == "avx2") return QINFER_ISA_AVX2;
+  if (name == "avxvnni") return QINFER_ISA_AVXVNNI;
   if (name == "avx512") return QINFER_ISA_AVX512;
   if (name == "neon" || name == "neon-dotprod") return QINFER_ISA_NEON;
   return QINFER_ISA_REF;
@@ -98,9 +99,9 @@ StatusOr<std::shared_ptr<RuntimeState>> RuntimeState::Create(
     return BadOption(StrCat("runtime options.log_level is ", options.log_level, ", known are 0 to ",
                             QINFER_LOG_DEBUG));
   }
-  if (options.cpu_isa_cap > QINFER_ISA_NEON) {
+  if (options.cpu_isa_cap > QINFER_ISA_AVXVNNI) {
     return BadOption(StrCat("runtime options.cpu_isa_cap is ", options.cpu_isa_cap,
-                            ", known are 0 to ", QINFER_ISA_NEON));
+                            ", known are 0 to ", QINFER_ISA_AVXVNNI));
   }
   QINFER_ASSIGN_OR_RETURN(const AllocatorHooks hooks, ReadAllocator(options.allocator));
   auto state = std::make_shared<RuntimeState>(hooks, options);
@@ -112,7 +113,7 @@ StatusOr<std::shared_ptr<RuntimeState>> RuntimeState::Create(
   // The public numbers are those of kernels::Isa.
   state->kernel_table = kernels::SelectTable(static_cast<kernels::Isa>(options.cpu_isa_cap));
   if (state->kernel_table == nullptr) {
-    static constexpr const char* kNames[] = {"auto", "ref", "avx2", "avx512", "neon"};
+    static constexpr const char* kNames[] = {"auto", "ref", "avx2", "avx512", "neon", "avxvnni"};
     return UnsupportedError(StrCat("this processor cannot run cpu_isa_cap = ", options.cpu_isa_cap,
                                    " (", kNames[options.cpu_isa_cap],
                                    "); QINFER_ISA_AUTO takes the best that it has"));

@@ -36,6 +36,16 @@ option(QINFER_ISA_KERNELS "Kernels for newer instruction sets, chosen at run tim
 if(NOT QINFER_ISA_KERNELS)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   qinfer_isa_folder(avx2 -mavx2 -mfma -mf16c)
+  # Takes from AVX2 what does not multiply integers. Compilers from 2021 on know the flag; without it such processors run AVX2.
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_FLAGS "-mavxvnni -mavx2")
+  check_cxx_source_compiles("#include <immintrin.h>
+    __m256i Dot(__m256i a, __m256i b, __m256i c) { return _mm256_dpbusd_avx_epi32(a, b, c); }
+    int main() { return 0; }" QINFER_COMPILER_HAS_AVXVNNI)
+  unset(CMAKE_REQUIRED_FLAGS)
+  if(QINFER_COMPILER_HAS_AVXVNNI)
+    qinfer_isa_folder(avxvnni -mavxvnni -mavx2 -mfma -mf16c)
+  endif()
   qinfer_isa_folder(avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c -mprefer-vector-width=512
     # False alarms in the headers of GCC 12.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)

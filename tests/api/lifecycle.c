@@ -23,6 +23,22 @@ static void test_null(void) {
   CHECK(qinfer_utf8_complete(NULL, 3) == 0);
 }
 
+/* The feature that a build must have to use an instruction set. */
+static uint64_t feature_of(uint32_t isa) {
+  switch (isa) {
+    case QINFER_ISA_AVX2:
+      return QINFER_FEATURE_AVX2;
+    case QINFER_ISA_AVXVNNI:
+      return QINFER_FEATURE_AVXVNNI;
+    case QINFER_ISA_AVX512:
+      return QINFER_FEATURE_AVX512;
+    case QINFER_ISA_NEON:
+      return QINFER_FEATURE_NEON;
+    default:
+      return 0;
+  }
+}
+
 static void use_runtime(uint32_t threads, uint32_t spin_us) {
   qinfer_error err = QINFER_ERROR_INIT;
   qinfer_runtime_options options = QINFER_RUNTIME_OPTIONS_INIT;
@@ -34,6 +50,7 @@ static void use_runtime(uint32_t threads, uint32_t spin_us) {
   CHECK_OK(qinfer_runtime_info_get(runtime, &info, &err));
   CHECK(threads == 0 || info.threads == threads);
   CHECK(info.cpu_isa_name.size > 0);
+  CHECK((feature_of(info.cpu_isa) & ~qinfer_features()) == 0);
   CHECK(qinfer_runtime_retain(runtime) == runtime);
   qinfer_runtime_release(runtime);
   CHECK_OK(qinfer_runtime_info_get(runtime, &info, &err));

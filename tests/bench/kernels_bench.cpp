@@ -11,6 +11,9 @@
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
 #include "src/core/half.h"
+#if defined(QINFER_TEST_AVXVNNI)
+#include "tests/unit/kernels/avxvnni/tables.h"
+#endif
 
 namespace qinfer::kernels {
 namespace {
@@ -193,7 +196,7 @@ void Register(const Table* table) {
             [=](benchmark::State& state) { Matmul(state, table, f, s, tokens, false); });
       }
   for (const Format& f : kFormats)
-    for (const uint32_t tokens : {1u, 2u, 4u, 6u, 8u, 128u})
+    for (const uint32_t tokens : {1u, 2u, 4u, 6u, 8u, 96u})
       add(isa + "/matmul_hot/" + f.name + "/" + std::to_string(tokens),
           [=](benchmark::State& state) { Matmul(state, table, f, kHotSize, tokens, true); });
   constexpr const char* kTypes[] = {"f32", "f16", "int8"};
@@ -215,8 +218,11 @@ void Register(const Table* table) {
 
 int main(int argc, char** argv) {
   using qinfer::kernels::Isa;
-  for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvx512, Isa::kNeon})
+  for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kNeon})
     if (const auto* table = qinfer::kernels::SelectTable(isa)) qinfer::kernels::Register(table);
+#if defined(QINFER_TEST_AVXVNNI)
+  if (const auto* table = qinfer::kernels::AvxVnniByEvex()) qinfer::kernels::Register(table);
+#endif
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

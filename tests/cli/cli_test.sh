@@ -183,7 +183,7 @@ completes() { # EXPECTED WORDS...: what bash proposes after the words, the last 
 }
 completes "32 64 128 row" qinfer quantize m --group-size ""
 completes "int4 int6 int8" qinfer quantize m --scheme in
-completes "avx2 avx512" qinfer generate m --isa = av
+completes "avx2 avxvnni avx512" qinfer generate m --isa = av
 completes "copy" qinfer info m --load c
 completes "int8" qinfer bench m --kv i
 completes "float" qinfer bench m --activations f

@@ -57,7 +57,8 @@ class Determinism : public testing::TestWithParam<Case> {
 
 TEST_P(Determinism, InstructionSets) {
   const uint64_t expected = HashOn(1, kernels::Isa::kRef, {});
-  for (const kernels::Isa isa : {kernels::Isa::kAvx2, kernels::Isa::kAvx512, kernels::Isa::kNeon}) {
+  for (const kernels::Isa isa :
+       {kernels::Isa::kAvx2, kernels::Isa::kAvxVnni, kernels::Isa::kAvx512, kernels::Isa::kNeon}) {
     if (!Runs(isa)) continue;
     EXPECT_EQ(HashOn(1, isa, {}), expected) << kernels::SelectTable(isa)->name;
     EXPECT_EQ(HashOn(2, isa, {13, 1}), expected) << kernels::SelectTable(isa)->name;

@@ -1,11 +1,17 @@
 // Sums of products of one granule of codes (32 inputs, 16 rows) and a few tokens' activations, on
-// AVX2: in 16 bits as long as they are exact, then in 32. Internal linkage.
+// AVX2: in 16 bits as long as they are exact, then in 32. granule_dpbusd.h has the same by dot
+// product instructions. Internal linkage.
 #pragma once
 
 #include "kernels/cpu/avx2/lines.h"
 
 namespace qinfer::kernels::avx2 {
 namespace {
+
+// INT8 codes are multiplied less 128.
+constexpr bool kSignedInt8 = true;
+// Sub-scales come for free, as factors of the widening: in both halves of a lane.
+constexpr bool kWideningFactors = true;
 
 QINFER_FN __m256i Dot16(__m256i u, __m256i a) { return _mm256_maddubs_epi16(u, a); }
 // Widens 16-bit sums to 32 bits, times a factor per row: nothing, or the group's sub-scale in both
@@ -18,11 +24,11 @@ QINFER_FN const int32_t* Row(const int32_t* factors, int half) {
   return factors == nullptr ? nullptr : factors + half * 8;
 }
 
-// Adds the sums of 32 inputs (kSplit: of each 16) to 32-bit accumulators. `low_by`, `high_by`:
-// factors of the 16 rows for the first and last 16 inputs, or null (always, for FP4). INT4: codes
-// up to 15, so eight products of two fit 16 bits. FP4: up to 24, four do. INT6: up to 63, two do.
-// INT8: one, of the magnitude and the activation with the weight's sign (both at most 128 * 127 *
-// 2).
+// Adds the sums of 32 inputs (kSplit: of the last 16 to acc_high) to 32-bit accumulators. `low_by`,
+// `high_by`: factors of the 16 rows for the first and last 16 inputs, or null (always, for FP4).
+// INT4: codes up to 15, so eight products of two fit 16 bits. FP4: up to 24, four do. INT6: up to
+// 63, two do. INT8: one, of the magnitude and the activation with the weight's sign (both at most
+// 128 * 127 * 2).
 template <WeightKind K, class L, int T, bool kSplit>
 QINFER_FN void Granule(const uint8_t* p, const int8_t* const* a, uint32_t k, const int32_t* low_by,
                        const int32_t* high_by, __m256i (&acc)[T][2], __m256i (&acc_high)[T][2]) {
@@ -117,6 +123,19 @@ QINFER_FN void Granule(const uint8_t* p, const int8_t* const* a, uint32_t k, con
       }
     }
   }
+}
+
+template <WeightKind K, class L, int T, bool kSplit>
+QINFER_FN void Granule(const uint8_t* p, const int8_t* const* a, uint32_t k, __m256i (&acc)[T][2],
+                       __m256i (&acc_high)[T][2]) {
+  Granule<K, L, T, kSplit>(p, a, k, nullptr, nullptr, acc, acc_high);
+}
+
+// Adds the sums of 32 inputs times the sub-scales of their one group or (kUnit 16) two.
+template <WeightKind K, class L, int T, int kUnit>
+QINFER_FN void ScaledGranule(const uint8_t* p, const int8_t* const* a, uint32_t k,
+                             const int32_t* subs, __m256i (&acc)[T][2]) {
+  Granule<K, L, T, false>(p, a, k, subs, subs + (kUnit == 16 ? 16 : 0), acc, acc);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-// The integer matrix product on AVX2 around its tiles: preparing panels and tokens, cutting into
-// tiles. matmul_int{4,6,8}.cpp instantiate it. Internal linkage.
+// The integer matrix product on AVX2 and AVX-VNNI around its tiles: preparing panels and tokens,
+// cutting into tiles. matmul_int{4,6,8}.cpp instantiate it. Internal linkage.
 #pragma once
 
 #include "kernels/cpu/avx2/matmul_tile.h"
+#include "kernels/cpu/panel16.h"
 #include "kernels/cpu/unit_sums.h"
 
 namespace qinfer::kernels::avx2 {
@@ -12,6 +13,18 @@ QINFER_FN __m256i Widen8(bool is_unsigned, const uint8_t* p) {
   const __m128i b = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
   return is_unsigned ? _mm256_cvtepu8_epi32(b) : _mm256_cvtepi8_epi32(b);
 }
+
+struct Simd {  // for panel16::MultiplyScales
+  QINFER_FN void WidenHalf(const uint8_t* from, float* to) {
+    _mm256_storeu_ps(to, LoadHalf(from));
+    _mm256_storeu_ps(to + 8, LoadHalf(from + 16));
+  }
+  QINFER_FN void WidenBytes(bool is_unsigned, const uint8_t* from, float* to) {
+    __m256i* out = reinterpret_cast<__m256i*>(to);
+    _mm256_storeu_si256(out, Widen8(is_unsigned, from));
+    _mm256_storeu_si256(out + 1, Widen8(is_unsigned, from + 8));
+  }
+};
 
 // Widens one panel's scales into scratch.
 QINFER_FN Panel PreparePanel(const Call& call, const uint8_t* panel, float* scales, float* supers) {
@@ -34,6 +47,10 @@ QINFER_FN Panel PreparePanel(const Call& call, const uint8_t* panel, float* scal
       for (uint32_t i = 0; i < eights; ++i) _mm256_store_ps(scales + i * 8, E8M0(in + i * 8));
       break;
     default: {
+      if (call.subs == Subs::kScales) {
+        panel16::MultiplyScales<Simd>(m, panel, in, scales);
+        break;
+      }
       int32_t* subs = reinterpret_cast<int32_t*>(scales);
       int32_t* pairs = subs + size_t{groups} * 16;
       out.subs = subs;
@@ -48,7 +65,11 @@ QINFER_FN Panel PreparePanel(const Call& call, const uint8_t* panel, float* scal
           const __m256i sub = Widen8(m.has_min, at);
           const __m256i both = _mm256_or_si256(_mm256_and_si256(sub, _mm256_set1_epi32(0xffff)),
                                                _mm256_slli_epi32(sub, 16));
-          _mm256_store_si256(reinterpret_cast<__m256i*>(subs + r), both);
+          if (call.subs == Subs::kFloats) {
+            _mm256_store_ps(scales + g * 16 + r, _mm256_cvtepi32_ps(sub));
+            continue;
+          }
+          _mm256_store_si256(reinterpret_cast<__m256i*>(subs + r), kWideningFactors ? both : sub);
           if (!starts) continue;
           const uint32_t skip = m.has_min ? 16 : 0;
           const __m256i first = Widen8(m.has_min, at + skip);
@@ -165,12 +186,12 @@ QINFER_FN void PackPairs(const int32_t* __restrict sums, uint32_t padded, uint32
 // What a tile needs of the sums of activations, per row and unit.
 QINFER_FN void PrepareSums(const Call& call, uint32_t rows) {
   const Matrix& m = *call.m;
-  const int32_t zero = m.kind == WeightKind::kInt8 ? 0 : layout::ZeroPoint(m.kind);
+  const int32_t zero = m.kind == WeightKind::kInt8 && kSignedInt8 ? 0 : layout::ZeroPoint(m.kind);
   const uint32_t per_block = call.x->block / call.unit;
   for (uint32_t t = 0; t < rows; ++t) {
     const int32_t* __restrict sums = call.x->sums + t * call.x->sum_stride;
     int32_t* __restrict out = call.correction + t * static_cast<size_t>(call.corrections);
-    if (m.scale == ScaleKind::kSub8) {
+    if (m.scale == ScaleKind::kSub8 && call.subs == Subs::kIntegers) {
       PackPairs(sums, call.padded, call.unit, per_block, out);
     } else if (m.has_min) {
       SumUnits(sums, call.padded, call.unit, [&](uint32_t u, int32_t sum) {
@@ -195,6 +216,11 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
   call.group = layout::GroupSize(m);
   call.unit = Min(Min(call.group, x.block), call.padded);
   call.corrections = static_cast<uint32_t>(layout::CeilDiv(call.padded, call.unit));
+  call.subs = Subs::kIntegers;
+#if defined(QINFER_DPBUSD)
+  if (panel16::FloatScales<K>(call)) call.subs = Subs::kScales;
+  if (FloatSubs<K>(call)) call.subs = Subs::kFloats;
+#endif
   uint8_t* widened = static_cast<uint8_t*>(scratch);
   float* scales = reinterpret_cast<float*>(widened + size_t{call.padded} * kPanelRows);
   float* supers = scales + size_t{layout::Groups(m)} * 32;
@@ -210,8 +236,11 @@ QINFER_FN void Matmul(const Matrix& m, uint32_t panel_begin, uint32_t panel_end,
     QINFER_RUN(kSym, 32);
   }
   if constexpr (K != WeightKind::kInt8) {
-    if (m.scale == ScaleKind::kSub8) {
+    if (m.scale == ScaleKind::kSub8 && call.subs != Subs::kScales) {
       if constexpr (K == WeightKind::kInt6) {
+#if defined(QINFER_DPBUSD)
+        if (call.subs == Subs::kFloats) QINFER_RUN(kSubFloat, -16);
+#endif
         if (call.unit == 16 && x.block == 32) {
           if (m.has_min) QINFER_RUN(kSubMin, -16);
           QINFER_RUN(kSubSym, -16);

@@ -1,31 +1,42 @@
-// Tiles of the integer matrix product on AVX2: one panel (16 rows, two vectors of eight) by up to
-// four tokens and all inputs, for float scales and for sub-scales. Internal linkage.
+// Tiles of the integer matrix product on AVX2 and AVX-VNNI: one panel (16 rows, two vectors of
+// eight) by up to four tokens and all inputs, for float scales and for sub-scales. Internal
+// linkage.
 #pragma once
 
+#if defined(QINFER_DPBUSD)
+#include "kernels/cpu/avx2/granule_dpbusd.h"
+#else
 #include "kernels/cpu/avx2/granule.h"
+#endif
 
 namespace qinfer::kernels::avx2 {
 namespace {
 
-enum Mode { kSym, kMin, kSubSym, kSubMin };
+enum Mode { kSym, kMin, kSubSym, kSubMin, kSubFloat };
 constexpr int kBlocks32 = -32;  // as a unit: units and blocks of 32 (kSub8: -16 too)
 
 // A panel as a tile reads it: codes in place or widened to bytes, scales widened to 32 bits.
 struct Panel {
   const uint8_t* codes;
-  const float* scales;   // [group][16 scales, then with a minimum 16 minima]
-  const int32_t* subs;   // kSub8: [group][16], the sub-scale in both halves of a lane
+  const float* scales;  // [group][16 scales, then with a minimum 16 minima]
+  // kSub8: [group][16]; integers with kWideningFactors in both halves of a lane
+  const int32_t* subs;
   const int32_t* pairs;  // kSub8: [block][pair of its units][16]: minima (symmetric: sub-scales)
   const float* supers;   // kSub8: [super][16 d, then with a minimum 16 dmin]
 };
+
+// How sub-scales are multiplied: as integers, as floats (TileSub16), or by their super scale
+// beforehand, so that they are float scales (panel16::FloatScales).
+enum class Subs { kIntegers, kFloats, kScales };
 
 // What does not depend on the panel.
 struct Call {
   const Matrix* m;
   const Activations* x;
   uint32_t padded, group, unit;
-  // Per token: float scales [units]: -zero * A (symmetric; the INT8 kernel multiplies code - 128,
-  // so 0) or float(A). kSub8 [block][pair of its units]: two 16-bit A.
+  Subs subs;  // of kSub8
+  // Per token: float scales [units]: -zero * A (symmetric; where kSignedInt8 it is 0) or float(A).
+  // kSub8 [block][pair of its units]: two 16-bit A.
   int32_t* correction;
   uint32_t corrections;  // per token
 };
@@ -96,7 +107,7 @@ QINFER_FN void Finish(const Panel& panel, uint32_t group, const int32_t* const* 
 template <WeightKind K, bool kHasMin>
 QINFER_FN __m256i Start(int32_t correction) {
   if constexpr (!kHasMin) return _mm256_set1_epi32(correction);
-  if constexpr (K != WeightKind::kInt8) return _mm256_setzero_si256();
+  if constexpr (K != WeightKind::kInt8 || !kSignedInt8) return _mm256_setzero_si256();
   const __m256 sum = _mm256_castsi256_ps(_mm256_set1_epi32(correction));
   return _mm256_slli_epi32(_mm256_cvttps_epi32(sum), 7);
 }
@@ -135,7 +146,7 @@ QINFER_FN void TileFloat(const Call& call, const Panel& panel, uint32_t token, u
       const uint32_t first = k, unit_end = kUnit == 0 ? Min(end, k + call.unit) : k + 32;
       do {
         if (prefetch) Prefetch<L>(p);
-        Granule<K, L, T, kUnit == 16>(p, a, k, nullptr, nullptr, acc, high);
+        Granule<K, L, T, kUnit == 16>(p, a, k, acc, high);
         p += L::kGranule;
         k += 32;
       } while (kUnit == 0 && k < unit_end);
@@ -183,7 +194,7 @@ QINFER_FN void TileBlocks32(const Call& call, const Panel& panel, uint32_t token
     __m256i acc[T][2];
     Unroll<T>([&](auto t)
                   QINFER_LAMBDA { acc[t][0] = acc[t][1] = Start<K, kHasMin>(correction[t][g]); });
-    Granule<K, L, T, false>(p, a, g * kInputGranule, nullptr, nullptr, acc, acc);
+    Granule<K, L, T, false>(p, a, g * kInputGranule, acc, acc);
     const uint32_t group = call.group == 32 ? g : g * kInputGranule / call.group;
     const float* at = panel.scales + group * (kHasMin ? 32 : 16);
     Unroll<2>([&](auto r) QINFER_LAMBDA {
@@ -201,9 +212,8 @@ QINFER_FN void TileBlocks32(const Call& call, const Panel& panel, uint32_t token
   Store<T>(call, token, row, total, out, out_stride);
 }
 
-// Sub-scales, in groups of 16 or 32: whole blocks in integers. The sums of sub-scale times I come
-// for free, as factors of the widening; those of minimum times A (symmetric: sub-scale times A) are
-// one instruction per pair of units.
+// Sub-scales, in groups of 16 or 32: whole blocks in integers. The sums of minimum times A
+// (symmetric: sub-scale times A) are one instruction per pair of units.
 // kOne: blocks of 32, so that a block is one granule and one pair.
 template <WeightKind K, class L, int T, bool kHasMin, int kUnit, bool kOne>
 QINFER_FN void TileSub(const Call& call, const Panel& panel, uint32_t token, uint32_t row,
@@ -234,7 +244,7 @@ QINFER_FN void TileSub(const Call& call, const Panel& panel, uint32_t token, uin
       sum[t][0] = sum[t][1] = second[t][0] = second[t][1] = _mm256_setzero_si256();
     do {
       if (prefetch) Prefetch<L>(p);
-      Granule<K, L, T, false>(p, a, k, sub, sub + (kUnit == 16 ? 16 : 0), sum, sum);
+      ScaledGranule<K, L, T, kUnit>(p, a, k, sub, sum);
       p += L::kGranule;
       sub += kUnit == 16 ? 32 : 16;
       k += 32;
@@ -269,11 +279,72 @@ QINFER_FN void TileSub(const Call& call, const Panel& panel, uint32_t token, uin
   Store<T>(call, token, row, total, out, out_stride);
 }
 
+#if defined(QINFER_DPBUSD)
+// Whether the sum of sub-scale times I over the units of a block is an integer that floats hold:
+// for two units of 16 six-bit codes less 32 it is below 2^24 (2 * 128 * 32 * 127 * 16).
+template <WeightKind K>
+QINFER_FN bool FloatSubs(const Call& call) {
+  return K == WeightKind::kInt6 && call.m->scale == ScaleKind::kSub8 && !call.m->has_min &&
+         call.unit == 16 && call.x->block == 32;
+}
+
+// Those sub-scales as floats, which is less work than products of integers.
+template <class L, int T>
+QINFER_FN void TileSub16(const Call& call, const Panel& panel, uint32_t token, uint32_t row,
+                         float* out, size_t out_stride, bool prefetch) {
+  const Activations& x = *call.x;
+  const int8_t* a[T];
+  const float* scale_a[T];
+  const int32_t* correction[T];
+  __m256 total[T][2];
+  Unroll<T>([&](auto t) QINFER_LAMBDA {
+    a[t] = x.codes + (token + t) * x.code_stride;
+    scale_a[t] = x.scales + (token + t) * x.scale_stride;
+    correction[t] = call.correction + (token + t) * static_cast<size_t>(call.corrections);
+    total[t][0] = total[t][1] = _mm256_setzero_ps();
+  });
+  const uint8_t* p = panel.codes;
+  const float* sub = reinterpret_cast<const float*>(panel.subs);
+  const uint32_t granules = call.padded / kInputGranule;
+  for (uint32_t g = 0; g < granules; ++g, p += L::kGranule, sub += 32) {
+    if (prefetch) Prefetch<L>(p);
+    __m256i acc[T][2];
+    __m256 part[T][2];
+    Unroll<2>([&](auto half) QINFER_LAMBDA {
+      Unroll<T>([&](auto t) QINFER_LAMBDA {
+        acc[t][0] = acc[t][1] = _mm256_set1_epi32(correction[t][2 * g + half]);
+      });
+      HalfGranule<L, T, half>(p, a, g * kInputGranule, acc);
+      Unroll<2>([&](auto r) QINFER_LAMBDA {
+        const __m256 by = _mm256_loadu_ps(sub + half * 16 + r * 8);
+        Unroll<T>([&](auto t) QINFER_LAMBDA {
+          const __m256 sum = _mm256_cvtepi32_ps(acc[t][r]);
+          part[t][r] = half == 0 ? _mm256_mul_ps(by, sum) : _mm256_fmadd_ps(by, sum, part[t][r]);
+        });
+      });
+    });
+    const float* super = panel.supers + g * kInputGranule / layout::kSuperGroup * 16;
+    Unroll<2>([&](auto r) QINFER_LAMBDA {
+      const __m256 d = _mm256_loadu_ps(super + r * 8);
+      Unroll<T>([&](auto t) QINFER_LAMBDA {
+        total[t][r] = _mm256_fmadd_ps(_mm256_set1_ps(scale_a[t][g]), _mm256_mul_ps(d, part[t][r]),
+                                      total[t][r]);
+      });
+    });
+  }
+  Store<T>(call, token, row, total, out, out_stride);
+}
+#endif
+
 template <WeightKind K, class L, int T, Mode M, int kUnit>
 QINFER_FN void Tile(const Call& call, const Panel& panel, uint32_t token, uint32_t row, float* out,
                     size_t out_stride, bool prefetch) {
   if constexpr (kUnit == kBlocks32 && (M == kSym || M == kMin))
     TileBlocks32<K, L, T, M == kMin>(call, panel, token, row, out, out_stride, prefetch);
+#if defined(QINFER_DPBUSD)
+  else if constexpr (M == kSubFloat)
+    TileSub16<L, T>(call, panel, token, row, out, out_stride, prefetch);
+#endif
   else if constexpr (M == kSym || M == kMin)
     TileFloat<K, L, T, M == kMin, kUnit>(call, panel, token, row, out, out_stride, prefetch);
   else

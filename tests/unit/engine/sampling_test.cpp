@@ -141,7 +141,8 @@ TEST(Sampling, TablesOfAllInstructionSetsDrawTheSame) {
   auto scratch = SamplingScratch::Create(4099, &memory);
   for (const float top_p : {1.0f, 0.9f}) {
     std::vector<int32_t> first;
-    for (const auto isa : {kernels::Isa::kRef, kernels::Isa::kAvx2, kernels::Isa::kAvx512}) {
+    for (const auto isa :
+         {kernels::Isa::kRef, kernels::Isa::kAvx2, kernels::Isa::kAvxVnni, kernels::Isa::kAvx512}) {
       const kernels::Table* table = kernels::SelectTable(isa);
       if (table == nullptr) continue;
       SamplingOptions options;

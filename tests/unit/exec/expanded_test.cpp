@@ -206,8 +206,8 @@ TEST(Expanded, ThreadsBudgetsAndInstructionSetsChangeNothing) {
         compare(threads, kernels::Isa::kAuto, Deadline::kNever);
         compare(threads, kernels::Isa::kAuto, 0);
       }
-      for (const kernels::Isa isa :
-           {kernels::Isa::kAvx2, kernels::Isa::kAvx512, kernels::Isa::kNeon}) {
+      for (const kernels::Isa isa : {kernels::Isa::kAvx2, kernels::Isa::kAvxVnni,
+                                     kernels::Isa::kAvx512, kernels::Isa::kNeon}) {
         if (Runs(isa)) compare(2, isa, Deadline::kNever);
       }
     }

@@ -13,6 +13,9 @@
 #include "kernels/kernels.h"
 #include "kernels/layout.h"
 #include "src/core/half.h"
+#if defined(QINFER_TEST_AVXVNNI)
+#include "tests/unit/kernels/avxvnni/tables.h"
+#endif
 
 namespace qinfer::kernels {
 
@@ -23,7 +26,7 @@ const Table* EmulatedAvx512Table();  // kernels/cpu/avx512 on tests/unit/kernels
 // Every table but the reference one.
 inline std::vector<const Table*> TablesUnderTest() {
   std::vector<const Table*> tables;
-  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kNeon})
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kNeon})
     if (const Table* table = SelectTable(isa)) tables.push_back(table);
 #if defined(__aarch64__)  // the one for processors without dot product instructions too
   if (SelectTable(Isa::kNeon) != nullptr && SelectTable(Isa::kNeon) != NeonTable())
@@ -31,6 +34,12 @@ inline std::vector<const Table*> TablesUnderTest() {
 #endif
 #if defined(QINFER_TEST_EMULATED)
   if (SelectTable(Isa::kAvx2) != nullptr) tables.push_back(EmulatedAvx512Table());
+#endif
+#if defined(QINFER_TEST_AVXVNNI)
+  if (SelectTable(Isa::kAvx2) != nullptr) {
+    tables.push_back(AvxVnniEmulated());
+    if (AvxVnniByEvex() != nullptr) tables.push_back(AvxVnniByEvex());
+  }
 #endif
   return tables;
 }

@@ -120,8 +120,8 @@ TEST_P(Architectures, QuantizedAlikeOnEveryInstructionSet) {
     const double depth = std::max(1.0, std::sqrt(layers / 8.0));
     EXPECT_LT(RelativeError(*reference, *exact), form.error * depth * (experts ? 3 : 1));
     EXPECT_GT(RelativeError(*reference, *exact), 0.0);
-    for (const kernels::Isa isa :
-         {kernels::Isa::kRef, kernels::Isa::kAvx2, kernels::Isa::kAvx512, kernels::Isa::kNeon}) {
+    for (const kernels::Isa isa : {kernels::Isa::kRef, kernels::Isa::kAvx2, kernels::Isa::kAvxVnni,
+                                   kernels::Isa::kAvx512, kernels::Isa::kNeon}) {
       if (!exec::Runs(isa)) continue;
       for (const uint32_t threads : {1u, 3u}) {
         auto logits = Logits(path, isa, threads, kernels::KvType::kInt8, exec::Activations::kAuto);
