@@ -16,8 +16,9 @@ namespace qinfer::engine {
 // Guessed tokens of one sequence in one step, at most.
 constexpr uint32_t kMaxDraft = 15;
 
-// What steps that only decode have taken, by how many tokens they computed. Follows changes (other
-// lengths, other load); a figure that nobody has renewed for long counts no more.
+// What steps that only decode take, by how many tokens they compute. Follows changes (other
+// lengths, other load). Where little has been measured it leans on what steps of other sizes cost:
+// one slow step must not be the last of its size.
 class StepCosts {
  public:
   static constexpr uint32_t kMaxRows = 64;
@@ -27,38 +28,41 @@ class StepCosts {
   double Estimate(uint32_t rows) const;
 
  private:
-  static constexpr uint64_t kForgotten = 128;  // steps
   struct Figure {
-    double ns = 0.0;  // 0 = none
-    uint64_t step = 0;
+    double ns = 0.0;
+    double samples = 0.0;  // those of long ago count for little
+    uint64_t step = 0;     // of the last one
   };
-  bool Known(uint32_t rows) const;
+  double Samples(uint32_t rows) const;
+  double Scale() const;
 
   std::array<Figure, kMaxRows + 1> figures_;
   uint64_t steps_ = 0;
 };
 
-// How many of `most` guessed tokens are worth computing, each right with `probability` where those
-// before it were: what makes the most tokens a second of a step that without them computes `rows`
-// tokens and yields `expected`.
-uint32_t BestDraftLength(const StepCosts& costs, uint32_t rows, double expected, double probability,
-                         uint32_t most);
-// Tokens that a draft yields on average, beside the one that every step yields.
-double ExpectedAccepted(double probability, uint32_t length);
+// Tokens that a draft yields on average, beside the one that every step yields: each guess is right
+// with its probability where those before it were.
+double ExpectedAccepted(absl::Span<const double> probabilities);
+// How many of the guesses are worth computing: what makes the most tokens a second of a step that
+// without them computes `rows` tokens and yields `expected`.
+uint32_t BestDraftLength(const StepCosts& costs, uint32_t rows, double expected,
+                         absl::Span<const double> probabilities);
 
-// How often guesses have been right lately, by how many tokens before them were the same.
+// How often guesses have been right lately, by how many tokens before them were the same and how
+// far the places where these stand agree.
 class AcceptanceRate {
  public:
   AcceptanceRate();
-  double Probability(uint32_t match_length) const;
-  void Record(uint32_t match_length, uint32_t right, bool then_wrong);
+  static uint32_t ClassOf(const NgramIndex::Guess& guess);
+  double Probability(uint32_t guess_class) const;
+  void Record(uint32_t guess_class, bool right);
 
  private:
   struct Counts {
     double right, wrong;
   };
-  static size_t ClassOf(uint32_t match_length);
-  std::array<Counts, 5> counts_;
+  static constexpr size_t kLengths = 5, kShares = 5;
+  std::array<Counts, kLengths * kShares> counts_;
 };
 
 struct LookupCounts {
@@ -72,11 +76,13 @@ class PromptLookup {
  public:
   static StatusOr<std::unique_ptr<PromptLookup>> Create(uint64_t max_tokens, Memory* memory);
 
-  // Looks for what may follow `tokens`, at most `most`. Returns how much there is.
+  // Guesses what may follow `tokens`, at most `most`, one after the other, as if those before were
+  // right. Returns how many there are; it ends after one that is right next to never.
   uint32_t Propose(absl::Span<const int32_t> tokens, uint32_t most);
-  double probability() const { return acceptance_.Probability(match_length_); }
-  // The proposal may be cut before a token that would be the last anyway.
   absl::Span<const int32_t> proposal() const { return {step_.data() + 1, proposed_}; }
+  // Of each, to be right where those before it are.
+  absl::Span<const double> probabilities() const { return {probabilities_.data(), proposed_}; }
+  // The proposal may be cut before a token that would be the last anyway.
   void Shorten(uint32_t count) { proposed_ = count < proposed_ ? count : proposed_; }
   // The last token and the first `count` of the proposal, as a step computes them. Stays where it
   // is until the next Propose.
@@ -94,7 +100,9 @@ class PromptLookup {
   NgramIndex index_;
   AcceptanceRate acceptance_;
   std::array<int32_t, 1 + kMaxDraft> step_ = {};
-  uint32_t proposed_ = 0, used_ = 0, match_length_ = 0;
+  std::array<double, kMaxDraft> probabilities_ = {};
+  std::array<uint32_t, kMaxDraft> classes_ = {};
+  uint32_t proposed_ = 0, used_ = 0;
   bool off_ = false;
   LookupCounts counts_;
 };

@@ -217,17 +217,16 @@ void EngineImpl::AddDrafts(uint32_t room) {
     Item& item = batch_[i];
     item.lookup = item.wants_logits ? item.job->ProposeDraft(left > 0 ? kMaxDraft : 0) : nullptr;
     if (item.lookup == nullptr || left == 0) continue;
-    const uint32_t proposed = static_cast<uint32_t>(item.lookup->proposal().size());
-    const double probability = item.lookup->probability();
-    uint32_t guessed =
-        BestDraftLength(costs_, rows, expected, probability, std::min(proposed, left));
+    auto probabilities = item.lookup->probabilities();
+    probabilities = probabilities.first(std::min<size_t>(probabilities.size(), left));
+    uint32_t guessed = BestDraftLength(costs_, rows, expected, probabilities);
     guessed = ReserveDraft(item.job->session()->sequence(), guessed);
     if (guessed == 0) continue;
     segments_[i].tokens = item.lookup->Use(guessed);
     item.guessed = guessed;
     rows += guessed;
     left -= guessed;
-    expected += ExpectedAccepted(probability, guessed);
+    expected += ExpectedAccepted(probabilities.first(guessed));
   }
 }
 

@@ -2,8 +2,9 @@
 // keys, operations, and their rates; loops over the executor are counted too. Works on the
 // library's insides; whole models against other programs are compare.py's.
 // usage: roofline MODEL [--threads 2] [--depth 0] [--tokens 1] [--steps 64] [--isa N] [--copy]
-// [--fast]
-//   a step adds --tokens tokens to a sequence of --depth tokens
+// [--fast] [--all-logits]
+//   a step adds --tokens tokens to a sequence of --depth tokens; the head multiplies the last one's
+//   row, or with --all-logits every row, as a step does that checks guesses
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -53,6 +54,7 @@ struct Options {
   uint32_t threads = 2, depth = 0, tokens = 1, steps = 64, isa = 0;
   qinfer::io::Access access = qinfer::io::Access::kMap;
   bool fast = false;
+  bool all_logits = false;
 };
 
 Options Parse(int argc, char** argv) {
@@ -65,6 +67,10 @@ Options Parse(int argc, char** argv) {
     }
     if (name == "--fast") {
       options.fast = true;
+      continue;
+    }
+    if (name == "--all-logits") {
+      options.all_logits = true;
       continue;
     }
     if (name.rfind("--", 0) != 0) {
@@ -82,7 +88,7 @@ Options Parse(int argc, char** argv) {
   if (options.model.empty()) {
     std::fprintf(stderr,
                  "usage: roofline MODEL [--threads N] [--depth N] [--tokens N] [--steps N] "
-                 "[--isa N] [--copy] [--fast]\n");
+                 "[--isa N] [--copy] [--fast] [--all-logits]\n");
     std::exit(2);
   }
   return options;
@@ -132,7 +138,7 @@ Work WorkOf(const qinfer::exec::Model& model) {
 
 // A step of `count` tokens of no meaning.
 void Step(qinfer::exec::Forward* forward, qinfer::kv::Sequence* sequence, uint32_t count,
-          uint32_t vocab_size, uint32_t* random) {
+          uint32_t vocab_size, bool all_logits, uint32_t* random) {
   std::vector<int32_t> tokens(count);
   for (int32_t& token : tokens) {
     *random = *random * 1664525 + 1013904223;
@@ -142,7 +148,7 @@ void Step(qinfer::exec::Forward* forward, qinfer::kv::Sequence* sequence, uint32
   qinfer::exec::BatchSegment segment;
   segment.sequence = sequence;
   segment.tokens = tokens;
-  segment.logits_from = count - 1;
+  segment.logits_from = all_logits ? 0 : count - 1;
   if (const qinfer::Status s = forward->Begin({&segment, 1}); !s.ok()) Fail(s);
   while (!Take(forward->Run(qinfer::Deadline()))) {
   }
@@ -156,8 +162,7 @@ void Print(const Options& options, const Work& work, const PhaseTimes& times, do
   for (uint32_t p = 0; p < PhaseTimes::kPhases; ++p) {
     if (times.ns[p] == 0) continue;
     const double ns = static_cast<double>(times.ns[p]) / options.steps;
-    // The head multiplies the last token's row alone.
-    const double rows = p == PhaseOf("head") ? 1 : options.tokens;
+    const double rows = p == PhaseOf("head") && !options.all_logits ? 1 : options.tokens;
     all_ns += ns;
     bytes += work.bytes[p];
     products += work.products[p] * rows;
@@ -204,6 +209,7 @@ int main(int argc, char** argv) {
   qinfer::exec::ForwardOptions forward_options;
   forward_options.max_batch_tokens = batch;
   forward_options.times = &times;
+  if (options.all_logits) forward_options.max_logit_rows = options.tokens;
   forward_options.max_position = static_cast<uint32_t>(cache_options.max_tokens);
   if (options.fast) forward_options.determinism = qinfer::exec::Determinism::kFast;
   const std::unique_ptr<qinfer::exec::Forward> forward =
@@ -213,7 +219,7 @@ int main(int argc, char** argv) {
   uint32_t random = 1;
   for (uint32_t done = 0; done < options.depth;) {
     const uint32_t count = std::min(512u, options.depth - done);
-    Step(forward.get(), sequence.get(), count, model->spec().vocab_size, &random);
+    Step(forward.get(), sequence.get(), count, model->spec().vocab_size, false, &random);
     done += count;
   }
   // Each step at the same depth, after one to warm up.
@@ -224,7 +230,8 @@ int main(int argc, char** argv) {
       executor.loops = 0;
       begin = qinfer::NowNs();
     }
-    Step(forward.get(), sequence.get(), options.tokens, model->spec().vocab_size, &random);
+    Step(forward.get(), sequence.get(), options.tokens, model->spec().vocab_size,
+         options.all_logits, &random);
     if (const qinfer::Status s = sequence->Truncate(options.depth); !s.ok() && i == 0) {
       std::fprintf(stderr, "the window has moved on: steps follow each other\n");
     }

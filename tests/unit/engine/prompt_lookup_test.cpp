@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace qinfer::engine {
@@ -20,17 +21,53 @@ Tokens Guess(const Tokens& tokens, uint32_t most) {
   return {proposal.begin(), proposal.end()};
 }
 
+NgramIndex::Guess Next(const Tokens& tokens) {
+  Memory memory;
+  NgramIndex index = *NgramIndex::Create(tokens.size(), &memory);
+  index.Add(tokens);
+  return index.Next(tokens, tokens);
+}
+
 TEST(NgramIndex, FindsWhatFollowedTheLongestRun) {
   // 7 8 came twice before; with 6 before it, once: the longer run wins over the later one.
   EXPECT_EQ(Guess({6, 7, 8, 1, 2, 3, 5, 7, 8, 9, 9, 4, 6, 7, 8}, 3), (Tokens{1, 2, 3}));
   // Of equally long runs the latest.
   EXPECT_EQ(Guess({7, 8, 1, 0, 7, 8, 2, 0, 5, 7, 8}, 2), (Tokens{2, 0}));
+  // One token alone is a run as well.
+  EXPECT_EQ(Guess({1, 2, 3, 9, 2}, 3), (Tokens{3, 9, 2}));
   EXPECT_EQ(Guess({1, 2, 3, 4, 5, 6}, 4), Tokens());
-  // One token alone is no run.
-  EXPECT_EQ(Guess({1, 2, 3, 9, 2}, 4), Tokens());
   EXPECT_EQ(Guess({}, 4), Tokens());
   EXPECT_EQ(Guess({4}, 4), Tokens());
   EXPECT_EQ(Guess({1, 2, 3, 1, 2}, 0), Tokens());
+}
+
+TEST(NgramIndex, PlacesThatAgreeOutvoteTheLatest) {
+  // 1 was followed by 5, by 5, and lately by 6.
+  NgramIndex::Guess guess = Next({9, 1, 5, 8, 1, 5, 7, 1, 6, 4, 1});
+  EXPECT_EQ(guess.token, 5);
+  EXPECT_EQ(guess.length, 1u);
+  EXPECT_DOUBLE_EQ(guess.share, 2.0 / 3.0);
+  // One place where two tokens are the same against two where one is.
+  guess = Next({9, 1, 5, 8, 1, 5, 7, 1, 6, 7, 1});
+  EXPECT_EQ(guess.token, 6);
+  EXPECT_EQ(guess.length, 2u);
+  EXPECT_DOUBLE_EQ(guess.share, 3.0 / 5.0);
+  // Nothing else ever followed.
+  guess = Next({9, 1, 5, 8, 1, 5, 7, 1});
+  EXPECT_EQ(guess.token, 5);
+  EXPECT_DOUBLE_EQ(guess.share, 1.0);
+  EXPECT_EQ(Next({9, 1, 5, 7}).length, 0u);
+}
+
+TEST(NgramIndex, EveryGuessIsVotedOnAnew) {
+  // 1 2 is followed by 3, for which the first place says 4; but 2 3 went on with 7 twice.
+  const Tokens tokens = {1, 2, 3, 4, 0, 8, 2, 3, 7, 9, 8, 2, 3, 7, 6, 1, 2};
+  EXPECT_EQ(Guess(tokens, 1), (Tokens{3}));
+  EXPECT_EQ(Guess(tokens, 2), (Tokens{3, 4}));  // 1 2 3: three tokens, nine votes to six
+  const Tokens other = {2, 3, 4, 0, 8, 2, 3, 7, 9, 8, 2, 3, 7, 6, 1, 2};
+  EXPECT_EQ(Guess(other, 2), (Tokens{3, 7}));  // 2 3: two to one
+  // Where the place that was copied from ends in what was said since, the guesses go on elsewhere.
+  EXPECT_EQ(Guess({5, 6, 7, 8, 9, 3, 5, 6, 4, 3, 5}, 5), (Tokens{6, 4, 3, 5, 6}));
 }
 
 TEST(NgramIndex, GoesOnRepeatingWhereTheSequenceEnds) {
@@ -45,15 +82,12 @@ TEST(NgramIndex, ReportsHowMuchIsTheSame) {
   Tokens tokens;
   for (int32_t i = 0; i < 60; ++i) tokens.push_back(1000 + i);
   tokens.push_back(1);
-  for (int32_t i = 0; i < 60; ++i) {
+  for (int32_t i = 0; i < 59; ++i) {
     tokens.push_back(1000 + i);
-    const NgramIndex::Match match = index.Find(tokens);
-    if (i == 0) {
-      EXPECT_EQ(match.end, 0u);
-      continue;
-    }
-    EXPECT_EQ(match.end, static_cast<uint32_t>(i + 1));
-    EXPECT_EQ(match.length, std::min<uint32_t>(i + 1, NgramIndex::kCompared));
+    index.Add(tokens);
+    const NgramIndex::Guess guess = index.Next(tokens, tokens);
+    EXPECT_EQ(guess.token, 1001 + i);
+    EXPECT_EQ(guess.length, std::min<uint32_t>(i + 1, NgramIndex::kCompared));
   }
 }
 
@@ -66,27 +100,28 @@ TEST(NgramIndex, GrowingIsTheSameAsStartingLate) {
   for (uint32_t size = 1; size <= 3000; ++size) {
     state = state * 1664525u + 1013904223u;
     tokens.push_back(static_cast<int32_t>((state >> 20) % 40));
-    const NgramIndex::Match match = growing.Find(tokens);
-    if (match.end != 0) {
+    growing.Add(tokens);
+    const NgramIndex::Guess guess = growing.Next(tokens, tokens);
+    if (guess.length != 0) {
       ++found;
-      ASSERT_LT(match.end, size);
-      ASSERT_GE(match.length, NgramIndex::kShortest);
-      for (uint32_t i = 0; i < match.length; ++i) {
-        ASSERT_EQ(tokens[match.end - 1 - i], tokens[size - 1 - i]);
-      }
+      Tokens run(tokens.end() - guess.length, tokens.end());
+      run.push_back(guess.token);
+      ASSERT_NE(std::search(tokens.begin(), tokens.end(), run.begin(), run.end()), tokens.end());
     }
     if (size % 250 != 0) continue;
     NgramIndex late = *NgramIndex::Create(3000, &memory);
-    const NgramIndex::Match same = late.Find(tokens);
-    EXPECT_EQ(same.end, match.end);
-    EXPECT_EQ(same.length, match.length);
+    late.Add(tokens);
+    const NgramIndex::Guess same = late.Next(tokens, tokens);
+    EXPECT_EQ(same.token, guess.token);
+    EXPECT_EQ(same.length, guess.length);
+    EXPECT_EQ(same.share, guess.share);
   }
-  EXPECT_GT(found, 1000u);
+  EXPECT_GT(found, 2900u);
 }
 
 TEST(NgramIndex, SizeIsBoundedAndCounted) {
   EXPECT_EQ(NgramIndex::Bytes(1u << 30), NgramIndex::Bytes(NgramIndex::kMaxSlots));
-  EXPECT_LE(NgramIndex::Bytes(1u << 30), 1u << 20);
+  EXPECT_LE(NgramIndex::Bytes(1u << 30), 3u << 19);
   Memory memory;
   {
     auto lookup = PromptLookup::Create(4096, &memory);
@@ -119,37 +154,51 @@ TEST(NgramIndex, NoMemoryIsAnError) {
 
 TEST(StepCosts, FillsTheGapsBetweenFigures) {
   StepCosts costs;
+  EXPECT_DOUBLE_EQ(costs.Estimate(1), 1.0);
   EXPECT_GT(costs.Estimate(2), costs.Estimate(1));
   costs.Record(4, 4000);
   EXPECT_DOUBLE_EQ(costs.Estimate(4), 4000);
   EXPECT_LT(costs.Estimate(1), 4000);
   EXPECT_GT(costs.Estimate(8), 4000);
-  costs.Record(8, 7000);
-  EXPECT_DOUBLE_EQ(costs.Estimate(6), 5500);
-  EXPECT_GT(costs.Estimate(1000), costs.Estimate(8));
+  EXPECT_GT(costs.Estimate(1000), costs.Estimate(64));
+  const double before = costs.Estimate(6);
   costs.Record(0, 5);
   costs.Record(1000, 5);
-  EXPECT_DOUBLE_EQ(costs.Estimate(6), 5500);
+  EXPECT_DOUBLE_EQ(costs.Estimate(6), before);
 }
 
-TEST(StepCosts, FollowsChangesShrugsAtOutliersAndForgets) {
+TEST(StepCosts, FollowsChangesAndShrugsAtOutliers) {
   StepCosts costs;
   for (int i = 0; i < 20; ++i) costs.Record(1, 1000);
   costs.Record(1, 1'000'000'000);
-  EXPECT_LT(costs.Estimate(1), 1200);
+  EXPECT_LT(costs.Estimate(1), 1060);
   for (int i = 0; i < 100; ++i) costs.Record(1, 3000);
   EXPECT_NEAR(costs.Estimate(1), 3000, 100);
-  for (int i = 0; i < 30; ++i) costs.Record(1, 500);
+  for (int i = 0; i < 60; ++i) costs.Record(1, 500);
   EXPECT_NEAR(costs.Estimate(1), 500, 50);
-  costs.Record(8, 900'000);  // the first of its kind, and others are known
-  EXPECT_LT(costs.Estimate(8), 2000);
   for (int i = 0; i < 60; ++i) {
     costs.Record(8, 9000);
     costs.Record(1, 500);
   }
-  EXPECT_GT(costs.Estimate(8), 8000);
-  for (int i = 0; i < 200; ++i) costs.Record(1, 500);
-  EXPECT_LT(costs.Estimate(8), 2000);  // long ago: what is measured now counts
+  EXPECT_NEAR(costs.Estimate(8), 9000, 300);
+  for (int i = 0; i < 600; ++i) costs.Record(1, 500);
+  EXPECT_LT(costs.Estimate(8), 3000);  // long ago: what is measured now counts
+}
+
+TEST(StepCosts, OneSlowStepIsNotTheLastOfItsSize) {
+  StepCosts costs;
+  for (int i = 0; i < 50; ++i) costs.Record(1, 1000);
+  const std::vector<double> even(2, 0.5);
+  ASSERT_EQ(BestDraftLength(costs, 1, 1.0, even), 2u);
+  for (const uint32_t rows : {2u, 3u}) costs.Record(rows, 50'000);
+  EXPECT_LT(costs.Estimate(3), 1700);
+  EXPECT_GE(BestDraftLength(costs, 1, 1.0, even), 1u);
+  // But if all of them are slow, it is.
+  for (int i = 0; i < 8; ++i) {
+    costs.Record(2, 2000);
+    costs.Record(3, 3000);
+  }
+  EXPECT_EQ(BestDraftLength(costs, 1, 1.0, even), 0u);
 }
 
 template <typename F>
@@ -161,35 +210,59 @@ StepCosts Measured(F&& ns) {
   return costs;
 }
 
-TEST(DraftLength, IsWhatMakesMostTokensASecond) {
-  const StepCosts cheap = Measured([](uint32_t) { return 1000; });  // all for the price of one
-  EXPECT_EQ(BestDraftLength(cheap, 1, 1.0, 0.9, 15), 15u);
-  EXPECT_EQ(BestDraftLength(cheap, 1, 1.0, 0.9, 3), 3u);
-  const StepCosts dear = Measured([](uint32_t rows) { return 1000 * rows; });
-  EXPECT_EQ(BestDraftLength(dear, 1, 1.0, 0.9, 15), 0u);
-  const StepCosts usual = Measured([](uint32_t rows) { return 1000 + 200 * (rows - 1); });
-  const uint32_t sure = BestDraftLength(usual, 1, 1.0, 0.97, 15);
-  const uint32_t likely = BestDraftLength(usual, 1, 1.0, 0.6, 15);
-  EXPECT_GT(sure, likely);
-  EXPECT_GT(likely, 0u);
-  EXPECT_EQ(BestDraftLength(usual, 1, 1.0, 0.1, 15), 0u);
-  // With others in the step a token more is worth less of it, but costs no more.
-  EXPECT_GT(BestDraftLength(usual, 8, 8.0, 0.97, 7), 0u);
-  // Without any figures: modestly.
-  const uint32_t first = BestDraftLength(StepCosts(), 1, 1.0, 0.7, 15);
-  EXPECT_GE(first, 2u);
-  EXPECT_LE(first, 6u);
+uint32_t Best(const StepCosts& costs, uint32_t rows, double expected, double probability,
+              uint32_t most) {
+  return BestDraftLength(costs, rows, expected, std::vector<double>(most, probability));
 }
 
-TEST(AcceptanceRate, LearnsByLengthOfMatch) {
+TEST(DraftLength, IsWhatMakesMostTokensASecond) {
+  const StepCosts cheap = Measured([](uint32_t) { return 1000; });  // all for the price of one
+  EXPECT_EQ(Best(cheap, 1, 1.0, 0.9, 15), 15u);
+  EXPECT_EQ(Best(cheap, 1, 1.0, 0.9, 3), 3u);
+  const StepCosts dear = Measured([](uint32_t rows) { return 1000 * rows; });
+  EXPECT_EQ(Best(dear, 1, 1.0, 0.9, 15), 0u);
+  const StepCosts usual = Measured([](uint32_t rows) { return 1000 + 200 * (rows - 1); });
+  const uint32_t sure = Best(usual, 1, 1.0, 0.97, 15);
+  const uint32_t likely = Best(usual, 1, 1.0, 0.6, 15);
+  EXPECT_GT(sure, likely);
+  EXPECT_GT(likely, 0u);
+  EXPECT_EQ(Best(usual, 1, 1.0, 0.1, 15), 0u);
+  // With others in the step a token more is worth less of it, but costs no more.
+  EXPECT_GT(Best(usual, 8, 8.0, 0.97, 7), 0u);
+  // Without any figures: modestly.
+  const uint32_t first = Best(StepCosts(), 1, 1.0, 0.7, 15);
+  EXPECT_GE(first, 2u);
+  EXPECT_LE(first, 6u);
+  // It ends before a guess that is hardly ever right.
+  EXPECT_EQ(BestDraftLength(usual, 1, 1.0, std::vector<double>{0.9, 0.9, 0.01, 0.9}), 2u);
+}
+
+TEST(DraftLength, YieldsWhatIsRightThroughout) {
+  EXPECT_DOUBLE_EQ(ExpectedAccepted({}), 0.0);
+  EXPECT_DOUBLE_EQ(ExpectedAccepted(std::vector<double>{0.5, 0.5, 1.0}), 1.0);
+}
+
+constexpr NgramIndex::Guess Seen(uint32_t length, double share) { return {1, length, share}; }
+
+TEST(AcceptanceRate, LearnsByLengthOfMatchAndAgreement) {
   AcceptanceRate rate;
-  EXPECT_GT(rate.Probability(20), rate.Probability(2));
-  for (int i = 0; i < 30; ++i) rate.Record(2, 0, true);
-  EXPECT_LT(rate.Probability(2), 0.05);
-  EXPECT_GT(rate.Probability(20), 0.8);
-  for (int i = 0; i < 30; ++i) rate.Record(2, 5, false);
-  EXPECT_GT(rate.Probability(2), 0.95);
-  EXPECT_LT(rate.Probability(2), 1.0);
+  const auto probability = [&rate](uint32_t length, double share) {
+    return rate.Probability(AcceptanceRate::ClassOf(Seen(length, share)));
+  };
+  for (uint32_t length = 1; length <= NgramIndex::kCompared; ++length) {
+    EXPECT_GT(probability(length, 1.0), probability(length, 0.3)) << length;
+    EXPECT_GE(probability(length + 1, 1.0), probability(length, 1.0)) << length;
+  }
+  EXPECT_LT(probability(1, 0.1), 0.2);
+  EXPECT_GT(probability(32, 1.0), 0.95);
+  const double split = probability(3, 0.4), one = probability(1, 1.0);
+  for (int i = 0; i < 60; ++i) rate.Record(AcceptanceRate::ClassOf(Seen(3, 1.0)), false);
+  EXPECT_LT(probability(3, 1.0), 0.1);
+  EXPECT_EQ(probability(3, 0.4), split);
+  EXPECT_EQ(probability(1, 1.0), one);
+  for (int i = 0; i < 150; ++i) rate.Record(AcceptanceRate::ClassOf(Seen(3, 1.0)), true);
+  EXPECT_GT(probability(3, 1.0), 0.95);
+  EXPECT_LT(probability(3, 1.0), 1.0);
 }
 
 TEST(PromptLookup, CountsAndLearnsFromUnusedGuesses) {
@@ -197,20 +270,26 @@ TEST(PromptLookup, CountsAndLearnsFromUnusedGuesses) {
   auto lookup = std::move(*PromptLookup::Create(100, &memory));
   Tokens tokens = {1, 2, 3, 4, 1, 2};
   ASSERT_EQ(lookup->Propose(tokens, 4), 4u);
+  ASSERT_EQ(lookup->probabilities().size(), 4u);
   const auto step = lookup->Use(2);
   EXPECT_EQ(Tokens(step.begin(), step.end()), (Tokens{2, 3, 4}));
   lookup->Observe(Tokens{3, 9});  // the first guess was right, then 9 was sampled
   EXPECT_EQ(lookup->counts().drafted, 2u);
   EXPECT_EQ(lookup->counts().accepted, 1u);
   EXPECT_EQ(lookup->counts().steps, 1u);
-  const double before = lookup->probability();
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_EQ(lookup->Propose(tokens, 4), 4u);
-    lookup->Observe(Tokens{9});  // not used
+  ASSERT_EQ(lookup->Propose(tokens, 4), 4u);
+  const double before = lookup->probabilities()[0];
+  lookup->Observe({});
+  for (int i = 0; i < 80; ++i) {
+    ASSERT_GE(lookup->Propose(tokens, 4), 1u);  // however bad they are
+    lookup->Observe(Tokens{9});                 // not used
   }
-  EXPECT_LT(lookup->probability(), before / 2);
+  EXPECT_EQ(lookup->Propose(tokens, 4), 1u);  // what comes after it is never reached
+  EXPECT_LT(lookup->probabilities()[0], before / 4);
   EXPECT_EQ(lookup->counts().drafted, 2u);
-  EXPECT_EQ(lookup->counts().steps, 11u);
+  EXPECT_EQ(lookup->counts().steps, 82u);
+  lookup->Shorten(0);
+  EXPECT_TRUE(lookup->probabilities().empty());
   lookup->TurnOff();
   EXPECT_EQ(lookup->Propose(tokens, 4), 0u);
   EXPECT_TRUE(lookup->proposal().empty());
