@@ -211,6 +211,10 @@ struct Table {
   // A panel's 16 rows decoded as by decode_row, input after input: out[padded_cols][16]. What lies
   // past matrix.rows and cols may be anything.
   void (*decode_panel)(const Matrix& matrix, uint32_t panel, float* out);
+
+  // maxima[p] = the largest of the panel x[16p .. min(16p + 16, n)), -infinity where all are NaN;
+  // of zeros either. False where some value is not finite.
+  bool (*panel_maxima)(const float* x, size_t n, float* maxima);
 };
 
 // `rows`: tokens times planes.

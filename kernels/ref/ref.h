@@ -26,6 +26,7 @@ void Rope(float* head, const float* cos, const float* sin, uint32_t rope_dims, b
 uint32_t Argmax(const float* x, size_t n);
 float ExpSum(const float* x, size_t n, float* max);
 void ExpShift(const float* x, float shift, size_t n, float* out);
+bool PanelMaxima(const float* x, size_t n, float* maxima);
 
 void WriteK(uint8_t* plane, KvType type, uint32_t slot, const float* k, uint32_t head_dim);
 void WriteV(uint8_t* plane, KvType type, uint32_t slot, const float* v, uint32_t head_dim);

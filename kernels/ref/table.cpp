@@ -9,10 +9,10 @@ namespace qinfer::kernels {
 
 const Table* RefTable() {
   static constexpr Table kTable = {
-      "ref",        ref::MatmulInt8, ref::MatmulFloat,    ref::DecodeRow,  ref::Quantize,
-      ref::RmsNorm, ref::Add,        ref::Scale,          ref::Gated,      ref::Softcap,
-      ref::Rope,    ref::WriteK,     ref::WriteV,         ref::Attention,  ref::Argmax,
-      ref::ExpSum,  ref::ExpShift,   ref::QuantizeStatic, ref::DecodePanel};
+      "ref",        ref::MatmulInt8, ref::MatmulFloat,    ref::DecodeRow,   ref::Quantize,
+      ref::RmsNorm, ref::Add,        ref::Scale,          ref::Gated,       ref::Softcap,
+      ref::Rope,    ref::WriteK,     ref::WriteV,         ref::Attention,   ref::Argmax,
+      ref::ExpSum,  ref::ExpShift,   ref::QuantizeStatic, ref::DecodePanel, ref::PanelMaxima};
   return &kTable;
 }
 

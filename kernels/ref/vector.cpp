@@ -137,4 +137,17 @@ void ExpShift(const float* x, float shift, size_t n, float* out) {
   for (size_t i = 0; i < n; ++i) out[i] = math::Exp(x[i] - shift);
 }
 
+bool PanelMaxima(const float* x, size_t n, float* maxima) {
+  bool finite = true;
+  for (size_t i = 0; i < n; i += kPanelRows) {
+    float top = -std::numeric_limits<float>::infinity();
+    for (size_t j = i; j < n && j < i + kPanelRows; ++j) {
+      finite = finite && std::isfinite(x[j]);
+      top = x[j] > top ? x[j] : top;
+    }
+    maxima[i / kPanelRows] = top;
+  }
+  return finite;
+}
+
 }  // namespace qinfer::kernels::ref

@@ -33,9 +33,10 @@ class Job {
   Job& operator=(const Job&) = delete;
   virtual ~Job() = default;
 
-  // The logits after all of the session's tokens, before their KV is committed. An error leaves the
-  // session as it was, and is the end of this job alone.
-  virtual Status TakeLogits(absl::Span<const float> logits) = 0;
+  // The logits after all of the session's tokens, before their KV is committed, with the maxima of
+  // panels where they are known. An error leaves the session as it was, and is the end of this job
+  // alone.
+  virtual Status TakeLogits(absl::Span<const float> logits, absl::Span<const float> maxima) = 0;
   // After the commit that follows; `took_logits` tells whether TakeLogits came before. Cannot fail.
   virtual void Committed(bool took_logits) = 0;
   // Guesses what follows the session's last token, at most `most` tokens, for a step that begins

@@ -23,7 +23,7 @@ class PrefillImpl final : public Work, public Job {
   StatusOr<bool> Step(const Deadline& deadline) override {
     return session_->engine()->StepJob(this, deadline);
   }
-  Status TakeLogits(absl::Span<const float> logits) override {
+  Status TakeLogits(absl::Span<const float> logits, absl::Span<const float>) override {
     session_->StoreLogits(logits);
     return OkStatus();
   }
@@ -120,10 +120,10 @@ class GenerationImpl final : public Generation, public Job {
     return lookup_.get();
   }
 
-  Status TakeLogits(absl::Span<const float> logits) override {
+  Status TakeLogits(absl::Span<const float> logits, absl::Span<const float> maxima) override {
     EngineImpl* engine = session_->engine();
     QINFER_ASSIGN_OR_RETURN(const int32_t token,
-                            sampler_->Sample(logits, session_->size(), engine->scratch()));
+                            sampler_->Sample(logits, session_->size(), engine->scratch(), maxima));
     Event event;
     event.token = token;
     if (options_.logprobs > 0) {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <limits>
 
 #include "core/checked.h"
-#include "core/half.h"
 #include "engine/philox.h"
+#include "engine/score_row.h"
 #include "kernels/ref/math.h"
 
 namespace qinfer::engine {
@@ -16,26 +16,6 @@ namespace {
 
 Status OutOfRange(const char* option, double value, const char* range) {
   return MisuseError(StrCat(option, " is ", value, "; it must be ", range));
-}
-
-// Index of the first value that is not finite, or n. Integer arithmetic, so that it vectorises.
-size_t FirstNotFinite(const float* x, size_t n) {
-  constexpr uint32_t kExponent = 0x7f800000u;
-  constexpr size_t kBlock = 256;
-  for (size_t begin = 0; begin < n; begin += kBlock) {
-    const size_t end = std::min(n, begin + kBlock);
-    uint32_t bad = 0;
-    for (size_t i = begin; i < end; ++i) {
-      uint32_t bits;
-      std::memcpy(&bits, x + i, 4);
-      bad |= (bits & kExponent) == kExponent ? 1u : 0u;
-    }
-    if (bad == 0) continue;
-    for (size_t i = begin; i < end; ++i) {
-      if ((FloatToBits(x[i]) & kExponent) == kExponent) return i;
-    }
-  }
-  return n;
 }
 
 // The sum of up to kDrawBlock weights in 8 lanes and a fixed tree.
@@ -112,7 +92,8 @@ StatusOr<SamplingScratch> SamplingScratch::Create(uint32_t vocab_size, Memory* m
 }
 
 uint64_t SamplingScratch::Bytes(uint32_t vocab_size) {
-  return 3 * sizeof(float) * RoundUp<uint64_t>(vocab_size, 16);
+  const uint64_t stride = RoundUp<uint64_t>(vocab_size, 16), panels = stride / 16;
+  return sizeof(float) * (3 * stride + panels + panels / 16 + 1) + panels;
 }
 
 TokenHistory::TokenHistory(size_t max_tokens, Memory* memory) : entries_(memory), slots_(memory) {
@@ -170,13 +151,16 @@ void Sampler::Accept(int32_t token) {
   if (history_ != nullptr) history_->Add(token, /*generated=*/true);
 }
 
-void Sampler::Penalise(float* scores) const {
-  for (const auto& [token, bias] : options_.logit_bias) scores[token] += bias;
+void Sampler::Penalise(ScoreRow* scores) const {
+  for (const auto& [token, bias] : options_.logit_bias) {
+    scores->Patch(static_cast<uint32_t>(token)) += bias;
+  }
   if (history_ == nullptr) return;
   const float repetition = options_.repetition_penalty;
   for (const TokenHistory::Entry& entry : history_->entries()) {
     if (entry.token < 0 || static_cast<uint32_t>(entry.token) >= vocab_size_) continue;
-    float& score = scores[entry.token];
+    if (repetition == 1.0f && entry.generated == 0) continue;
+    float& score = scores->Patch(static_cast<uint32_t>(entry.token));
     // Zero stays zero and what a bias excludes stays excluded, also where the penalty is so small
     // that it counts as zero.
     if (score == -std::numeric_limits<float>::infinity()) continue;
@@ -190,41 +174,44 @@ void Sampler::Penalise(float* scores) const {
   }
 }
 
-StatusOr<Distribution> Sampler::Process(absl::Span<const float> logits,
-                                        SamplingScratch* scratch) const {
-  if (logits.size() != vocab_size_ || scratch->vocab_size() != vocab_size_) {
+StatusOr<Distribution> Sampler::Process(absl::Span<const float> logits, SamplingScratch* scratch,
+                                        absl::Span<const float> maxima) const {
+  const size_t panels = CeilDiv<size_t>(vocab_size_, kernels::kPanelRows);
+  if (logits.size() != vocab_size_ || scratch->vocab_size() != vocab_size_ ||
+      (!maxima.empty() && maxima.size() != panels)) {
     return InternalError(StrCat("sampler for ", vocab_size_, " tokens got ", logits.size(),
-                                " logits and a workspace for ", scratch->vocab_size()));
+                                " logits, ", maxima.size(), " maxima and a workspace for ",
+                                scratch->vocab_size()));
   }
-  const size_t bad = FirstNotFinite(logits.data(), logits.size());
-  if (bad != logits.size()) {
-    return FormatError(StrCat("the logit of token ", bad, " is not finite"));
+  if (maxima.empty()) {
+    if (!kernels_->panel_maxima(logits.data(), logits.size(), scratch->maxima())) {
+      const auto* bad = std::find_if(logits.begin(), logits.end(),
+                                     [](float logit) { return !std::isfinite(logit); });
+      return FormatError(StrCat("the logit of token ", bad - logits.begin(), " is not finite"));
+    }
+    maxima = absl::MakeConstSpan(scratch->maxima(), panels);
   }
-  if (options_.greedy && history_ == nullptr && options_.logit_bias.empty()) {
-    return Only(kernels_->argmax(logits.data(), logits.size()), scratch);
-  }
-  float* scores = scratch->scores();
-  std::copy(logits.begin(), logits.end(), scores);
-  Penalise(scores);
-  uint32_t best = kernels_->argmax(scores, vocab_size_);
-  if (scores[best] == -std::numeric_limits<float>::infinity()) {
+  ScoreRow row(logits, maxima.data(), scratch, kernels_);
+  Penalise(&row);
+  row.Done();
+  uint32_t best = row.Best();
+  if (row.Value(best) == -std::numeric_limits<float>::infinity()) {
     return MisuseError("logit_bias and the penalties exclude every token");
   }
   // A penalty or bias may overflow to +infinity: then that token is certain.
-  const auto certain = [&] { return scores[best] > std::numeric_limits<float>::max(); };
-  if (!options_.greedy && options_.temperature != 1.0f && !certain()) {
-    // Division as transformers does it, not multiplication by the inverse; order is kept, so `best`
-    // stays the best, but values may become equal and a lower id may share its place.
-    for (size_t i = 0; i < vocab_size_; ++i) scores[i] /= options_.temperature;
-    const uint32_t scaled_best = kernels_->argmax(scores, vocab_size_);
-    // A temperature so small that the best score has no value any more: the limit is greedy.
-    if (!std::isfinite(scores[scaled_best]) || !std::isfinite(scores[best])) {
-      return Only(best, scratch);
-    }
-    best = scaled_best;
+  if (options_.greedy || row.Value(best) > std::numeric_limits<float>::max()) {
+    return Only(best, scratch);
   }
-  if (options_.greedy || certain()) return Only(best, scratch);
-  return Filter(best, scratch);
+  if (options_.temperature != 1.0f) {
+    const uint32_t greedy = best;
+    row.SetTemperature(options_.temperature);
+    best = row.Best();
+    // A temperature so small that the best score has no value any more: the limit is greedy.
+    if (!std::isfinite(row.Value(best)) || !std::isfinite(row.Value(greedy))) {
+      return Only(greedy, scratch);
+    }
+  }
+  return Filter(best, &row, scratch);
 }
 
 int32_t Sampler::Draw(const Distribution& distribution, double uniform) {
@@ -261,8 +248,8 @@ int32_t Sampler::Draw(const Distribution& distribution, double uniform) {
 }
 
 StatusOr<int32_t> Sampler::Sample(absl::Span<const float> logits, uint64_t position,
-                                  SamplingScratch* scratch) const {
-  QINFER_ASSIGN_OR_RETURN(const Distribution distribution, Process(logits, scratch));
+                                  SamplingScratch* scratch, absl::Span<const float> maxima) const {
+  QINFER_ASSIGN_OR_RETURN(const Distribution distribution, Process(logits, scratch, maxima));
   if (distribution.size == 1) return static_cast<int32_t>(distribution.best);
   return Draw(distribution, UniformAt(options_.seed, position));
 }

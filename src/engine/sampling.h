@@ -52,6 +52,9 @@ class SamplingScratch {
   float* scores() { return buffer_.as<float>(); }
   float* weights() { return buffer_.as<float>() + stride_; }
   uint32_t* ids() { return buffer_.as<uint32_t>() + 2 * stride_; }
+  float* maxima() { return buffer_.as<float>() + 3 * stride_; }  // of panels of 16 logits
+  float* group_maxima() { return maxima() + stride_ / 16; }      // of 16 of those
+  uint8_t* patched() { return reinterpret_cast<uint8_t*>(group_maxima() + stride_ / 256 + 1); }
   uint32_t vocab_size() const { return vocab_size_; }
 
  private:
@@ -59,6 +62,8 @@ class SamplingScratch {
   size_t stride_ = 0;
   uint32_t vocab_size_ = 0;
 };
+
+class ScoreRow;
 
 // What is left to draw from, by ascending token id. Weights are exp(score - largest score), not
 // normalised. Points into the scratch.
@@ -99,21 +104,23 @@ class Sampler {
                                                    size_t max_new_tokens, Memory* memory,
                                                    const kernels::Table* kernels);
   // The token for `position` (its index in the sequence). FormatError for a logit that is not
-  // finite, MisuseError where logit_bias excludes every token.
+  // finite, MisuseError where logit_bias excludes every token. `maxima`, where there are some: of
+  // the logits, as exec::Forward::LogitMaxima has them; the logits are then known to be finite.
   StatusOr<int32_t> Sample(absl::Span<const float> logits, uint64_t position,
-                           SamplingScratch* scratch) const;
+                           SamplingScratch* scratch, absl::Span<const float> maxima = {}) const;
   void Accept(int32_t token);
 
   // The parts of Sample, for tests and diagnosis. Greedy options leave the best token alone.
-  StatusOr<Distribution> Process(absl::Span<const float> logits, SamplingScratch* scratch) const;
+  StatusOr<Distribution> Process(absl::Span<const float> logits, SamplingScratch* scratch,
+                                 absl::Span<const float> maxima = {}) const;
   static int32_t Draw(const Distribution& distribution, double uniform);  // uniform in [0, 1)
 
  private:
   Sampler(const SamplingOptions& options, uint32_t vocab_size, const kernels::Table* kernels)
       : options_(options), vocab_size_(vocab_size), kernels_(kernels) {}
   bool Penalises() const;
-  void Penalise(float* scores) const;
-  Distribution Filter(uint32_t best, SamplingScratch* scratch) const;
+  void Penalise(ScoreRow* scores) const;
+  Distribution Filter(uint32_t best, ScoreRow* row, SamplingScratch* scratch) const;
 
   SamplingOptions options_;
   uint32_t vocab_size_;

@@ -1,44 +1,13 @@
 // Which tokens top-k, top-p and min-p leave, by partial selection: the vocabulary is neither sorted
 // nor, unless top-p has to know the whole mass, exponentiated. Drawing is in sampling.cpp.
 #include <algorithm>
-#include <functional>
 #include <limits>
 
-#include "engine/sampling.h"
+#include "engine/score_row.h"
 #include "kernels/ref/math.h"
 
 namespace qinfer::engine {
 namespace {
-
-// The k-th largest of n scores (1 <= k <= n). `scratch`: room for n floats.
-float KthLargest(const float* scores, size_t n, size_t k, float* scratch) {
-  if (k > 512) {
-    std::copy(scores, scores + n, scratch);
-    std::nth_element(scratch, scratch + (k - 1), scratch + n, std::greater<float>());
-    return scratch[k - 1];
-  }
-  std::copy(scores, scores + k, scratch);
-  std::make_heap(scratch, scratch + k, std::greater<float>());
-  for (size_t i = k; i < n; ++i) {
-    if (!(scores[i] > scratch[0])) continue;
-    std::pop_heap(scratch, scratch + k, std::greater<float>());
-    scratch[k - 1] = scores[i];
-    std::push_heap(scratch, scratch + k, std::greater<float>());
-  }
-  return scratch[0];
-}
-
-// Tokens with a score of at least `threshold`, in ascending order; excluded ones never.
-size_t Collect(const float* scores, size_t n, float threshold, uint32_t* ids) {
-  const float lowest = std::numeric_limits<float>::lowest();
-  const float limit = threshold > lowest ? threshold : lowest;
-  size_t count = 0;
-  for (size_t i = 0; i < n; ++i) {
-    ids[count] = static_cast<uint32_t>(i);
-    count += scores[i] >= limit ? 1 : 0;
-  }
-  return count;
-}
 
 double Sum(const float* weights, size_t n) {
   double sum = 0.0;
@@ -48,16 +17,16 @@ double Sum(const float* weights, size_t n) {
 
 }  // namespace
 
-Distribution Sampler::Filter(uint32_t best, SamplingScratch* scratch) const {
-  const float* scores = scratch->scores();
+Distribution Sampler::Filter(uint32_t best, ScoreRow* row, SamplingScratch* scratch) const {
+  const float* scores = scratch->scores();  // of what is collected
   float* weights = scratch->weights();
   uint32_t* ids = scratch->ids();
-  const float max = scores[best];
+  const float max = row->Value(best);
   const bool use_top_k = options_.top_k != 0,
              use_top_p = options_.top_p<1.0f, use_min_p = options_.min_p> 0.0f;
   const size_t min_keep = std::min<size_t>(std::max(1u, options_.min_keep), vocab_size_);
   if (!use_top_k && !use_top_p && !use_min_p) {
-    kernels_->exp_shift(scores, max, vocab_size_, weights);
+    kernels_->exp_shift(row->All(), max, vocab_size_, weights);
     return {nullptr, weights, vocab_size_, best};
   }
   const auto weigh = [&](size_t count) {
@@ -69,7 +38,7 @@ Distribution Sampler::Filter(uint32_t best, SamplingScratch* scratch) const {
   double mass = 0.0;  // of what top-p looks at
   if (use_top_k) {
     const size_t k = std::min<size_t>(std::max<size_t>(options_.top_k, min_keep), vocab_size_);
-    count = Collect(scores, vocab_size_, KthLargest(scores, vocab_size_, k, weights), ids);
+    count = row->Collect(row->KthLargest(k));
     weigh(count);
     if (!use_top_p && !use_min_p) return {ids, weights, count, best};
     mass = Sum(weights, count);
@@ -78,7 +47,7 @@ Distribution Sampler::Filter(uint32_t best, SamplingScratch* scratch) const {
     // and min-p can leave. What is left does not depend on where this stops.
     if (use_top_p) {
       float unused = 0.0f;
-      mass = static_cast<double>(kernels_->exp_sum(scores, vocab_size_, &unused));
+      mass = static_cast<double>(kernels_->exp_sum(row->All(), vocab_size_, &unused));
     }
     const double enough = static_cast<double>(options_.top_p) * mass * 1.0001;
     const double floor_depth = use_min_p
@@ -87,10 +56,9 @@ Distribution Sampler::Filter(uint32_t best, SamplingScratch* scratch) const {
     constexpr double kNothingBelow = 105.0;  // exp(-105) is 0 in a float
     for (double depth = 12.0;; depth *= 1.75) {
       const double used = std::min({depth, floor_depth, kNothingBelow});
-      count =
-          Collect(scores, vocab_size_, static_cast<float>(static_cast<double>(max) - used), ids);
+      count = row->Collect(static_cast<float>(static_cast<double>(max) - used));
       if (count < min_keep && used >= std::min(floor_depth, kNothingBelow)) {
-        count = Collect(scores, vocab_size_, -std::numeric_limits<float>::infinity(), ids);
+        count = row->Collect(-std::numeric_limits<float>::infinity());
       }
       weigh(count);
       if (used >= std::min(floor_depth, kNothingBelow)) break;

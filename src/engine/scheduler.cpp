@@ -136,7 +136,7 @@ void EngineImpl::UseStoredLogits() {
     Job* job = jobs_[i];
     SessionImpl* session = job->session();
     if (session->pending() == 0 && session->has_logits()) {
-      const Status status = Guarded([&] { return job->TakeLogits(session->stored_logits()); });
+      const Status status = Guarded([&] { return job->TakeLogits(session->stored_logits(), {}); });
       if (status.ok()) {
         job->Committed(/*took_logits=*/true);
         if (job->state == Job::State::kFinished) EndJob(job, job->state, OkStatus());
@@ -278,7 +278,10 @@ Status EngineImpl::FinishItem(const Item& item, uint32_t first_row) {
       break;
     }
     if (item.wants_logits) {
-      status = Guarded([&] { return job->TakeLogits(forward_->Logits(first_row + i)); });
+      status = Guarded([&] {
+        return job->TakeLogits(forward_->Logits(first_row + i),
+                               forward_->LogitMaxima(first_row + i));
+      });
       if (!status.ok()) break;
     }
     session->sequence()->Commit(i == 0 ? item.count : 1);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/checked.h"
 #include "exec/forward_impl.h"
 
 namespace qinfer::exec {
@@ -424,6 +425,12 @@ bool ForwardImpl::RunPhase(const Deadline& deadline) {
 absl::Span<const float> ForwardImpl::Logits(uint32_t row) const {
   if (row >= logit_rows_) return {};
   return absl::MakeConstSpan(ws_.logits + size_t{row} * spec_.vocab_size, spec_.vocab_size);
+}
+
+absl::Span<const float> ForwardImpl::LogitMaxima(uint32_t row) const {
+  if (row >= logit_rows_) return {};
+  const size_t panels = CeilDiv(spec_.vocab_size, kernels::kPanelRows);
+  return absl::MakeConstSpan(ws_.logit_maxima + row * panels, panels);
 }
 
 }  // namespace qinfer::exec

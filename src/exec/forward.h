@@ -98,6 +98,8 @@ class Forward {
   // Row i of the logits that the finished batch asked for, segments in order: [vocab_size]. Valid
   // until the next Begin.
   virtual absl::Span<const float> Logits(uint32_t row) const = 0;
+  // The largest of each 16 of them, so that whoever looks for large ones need not read all.
+  virtual absl::Span<const float> LogitMaxima(uint32_t row) const = 0;
   virtual uint32_t logit_rows() const = 0;
 
   // One layer on a hidden state [tokens][hidden_size], in place; each of `sequence_lengths` is an

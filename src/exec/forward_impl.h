@@ -87,6 +87,7 @@ class ForwardImpl final : public Forward {
   StatusOr<bool> Run(const Deadline& deadline) override;
   void Abandon() override { phase_ = Phase::kDone; }
   absl::Span<const float> Logits(uint32_t row) const override;
+  absl::Span<const float> LogitMaxima(uint32_t row) const override;
   uint32_t logit_rows() const override { return logit_rows_; }
   Status RunLayer(const LayerWeights& weights, uint32_t layer,
                   absl::Span<const uint32_t> sequence_lengths, float* hidden,

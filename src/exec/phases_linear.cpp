@@ -1,6 +1,5 @@
 // Phases that multiply by weights: how they are cut into units, and the units.
 #include <algorithm>
-#include <cstring>
 
 #include "core/checked.h"
 #include "exec/forward_impl.h"
@@ -12,17 +11,6 @@ namespace {
 constexpr uint32_t kLeastTile = 24;       // tokens: fewer would unpack weights too often
 constexpr uint32_t kLeastOwnTokens = 72;  // of a lane: fewer would widen all weights too often
 constexpr uint32_t kLeastPanels = 4;      // fewer would prepare the activations too often
-
-bool AllFinite(const float* x, size_t n) {
-  // The exponent is all ones for infinities and NaN; integer work, so that it vectorizes.
-  uint32_t bad = 0;
-  for (size_t i = 0; i < n; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, x + i, sizeof(bits));
-    bad |= (bits & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
-  }
-  return bad == 0;
-}
 
 }  // namespace
 
@@ -227,6 +215,7 @@ bool ForwardImpl::RunGateUp(const Deadline& deadline) {
 
 bool ForwardImpl::RunHead(const Linear& head, const LinearInput& input, uint32_t rows,
                           float* logits, const Deadline& deadline) {
+  const size_t row_panels = CeilDiv(spec_.vocab_size, kernels::kPanelRows);
   LinearPhase phase;
   phase.input = input;
   phase.jobs[0] = {&head, Workspace::Rows{logits, spec_.vocab_size}};
@@ -239,15 +228,21 @@ bool ForwardImpl::RunHead(const Linear& head, const LinearInput& input, uint32_t
         const uint32_t tile = unit / phase.chunks, chunk = unit % phase.chunks;
         const uint32_t first = tile * phase.token_tile;
         const uint32_t last = std::min(rows, first + phase.token_tile);
-        const uint32_t begin = chunk * phase.panels_per_unit * kernels::kPanelRows;
+        const uint32_t panel = chunk * phase.panels_per_unit, begin = panel * kernels::kPanelRows;
         const uint32_t end =
             std::min(spec_.vocab_size, begin + phase.panels_per_unit * kernels::kPanelRows);
         for (uint32_t r = first; r < last; ++r) {
           float* row = logits + size_t{r} * spec_.vocab_size + begin;
+          // A head on its own keeps no maxima.
+          const size_t slot = model_ == nullptr ? lane : r;
+          float* maxima = ws_.logit_maxima + slot * row_panels + panel;
           if (spec_.logit_scale != 1.0f) kernels_->scale(row, spec_.logit_scale, end - begin);
-          if (!AllFinite(row, end - begin)) not_finite_.store(true, std::memory_order_relaxed);
-          if (spec_.logit_softcap != 0.0f) {
+          if (!kernels_->panel_maxima(row, end - begin, maxima)) {
+            not_finite_.store(true, std::memory_order_relaxed);
+          }
+          if (spec_.logit_softcap != 0.0f) {  // which hides infinities
             kernels_->softcap(row, spec_.logit_softcap, end - begin);
+            kernels_->panel_maxima(row, end - begin, maxima);
           }
         }
       });

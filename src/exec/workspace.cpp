@@ -219,6 +219,8 @@ size_t Workspace::Cut(const model::ModelSpec& spec, const ForwardOptions& option
   }
   cut.Forward();
   logits = cut.Take<float>(rows * spec.vocab_size);
+  logit_maxima =
+      cut.Take<float>((layers_only ? lanes : rows) * CeilDiv(spec.vocab_size, kernels::kPanelRows));
   tokens = cut.Take<int32_t>(n);
   positions = cut.Take<uint32_t>(n);
   segment_of = cut.Take<uint32_t>(n);

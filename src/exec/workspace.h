@@ -105,6 +105,7 @@ struct Workspace {
   uint32_t* expert_begin = nullptr;  // [expert + 1]: slots
   struct ExpertJob* jobs = nullptr;  // one an expert in use, then that of the shared ones
   float* logits = nullptr;           // [max_logit_rows][vocab_size]
+  float* logit_maxima = nullptr;     // [max_logit_rows, or lane][panels]: of each 16 logits
   int32_t* tokens = nullptr;
   uint32_t* positions = nullptr;
   uint32_t* segment_of = nullptr;

@@ -195,4 +195,27 @@ void ExpShift(const float* x, float shift, size_t n, float* out) {
     StoreTail(out + i, Exp(_mm256_sub_ps(LoadTail(x + i, n - i), Set(shift))), n - i);
 }
 
+bool PanelMaxima(const float* x, size_t n, float* maxima) {
+  const __m256 lowest = Set(-__builtin_inff()), largest = Set(__FLT_MAX__);
+  __m256 bad = _mm256_setzero_ps();
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256 a = _mm256_loadu_ps(x + i), b = _mm256_loadu_ps(x + i + 8);
+    bad = _mm256_or_ps(bad, _mm256_cmp_ps(Abs(a), largest, _CMP_NLE_UQ));
+    bad = _mm256_or_ps(bad, _mm256_cmp_ps(Abs(b), largest, _CMP_NLE_UQ));
+    // Of a NaN and a number the maximum is its second operand.
+    maxima[i / 16] = MaxTree(_mm256_max_ps(b, _mm256_max_ps(a, lowest)));
+  }
+  bool finite = _mm256_movemask_ps(bad) == 0;
+  if (i < n) {
+    float top = -__builtin_inff();
+    for (size_t j = i; j < n; ++j) {
+      finite = finite && __builtin_isfinite(x[j]);
+      top = x[j] > top ? x[j] : top;
+    }
+    maxima[i / 16] = top;
+  }
+  return finite;
+}
+
 }  // namespace qinfer::kernels::avx2

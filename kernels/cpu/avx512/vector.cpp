@@ -212,4 +212,17 @@ void ExpShift(const float* x, float shift, size_t n, float* out) {
     StoreTail(out + i, Exp(_mm512_sub_ps(LoadTail(x + i, n - i), Set(shift))), n - i);
 }
 
+bool PanelMaxima(const float* x, size_t n, float* maxima) {
+  const __m512 lowest = Set(-__builtin_inff()), largest = Set(__FLT_MAX__);
+  uint32_t bad = 0;
+  for (size_t i = 0; i < n; i += 16) {
+    const __mmask16 tail = TailMask(n - i);
+    const __m512 v = _mm512_maskz_loadu_ps(tail, x + i);
+    bad |= _mm512_cmp_ps_mask(Abs(v), largest, _CMP_NLE_UQ);
+    // Of a NaN and a number the maximum is its second operand.
+    maxima[i / 16] = MaxTree(_mm512_mask_max_ps(lowest, tail, v, lowest));
+  }
+  return bad == 0;
+}
+
 }  // namespace qinfer::kernels::avx512

@@ -208,4 +208,30 @@ void ExpShift(const float* x, float shift, size_t n, float* out) {
   });
 }
 
+bool PanelMaxima(const float* x, size_t n, float* maxima) {
+  const float32x4_t lowest = Set(-__builtin_inff()), largest = Set(__FLT_MAX__);
+  uint32x4_t good = vdupq_n_u32(UINT32_MAX);
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    float32x4_t top = lowest;
+    QINFER_UNROLL(4)
+    for (size_t j = 0; j < 16; j += 4) {
+      const float32x4_t v = vld1q_f32(x + i + j);
+      good = vandq_u32(good, vcleq_f32(vabsq_f32(v), largest));
+      top = Larger(v, top);
+    }
+    maxima[i / 16] = vmaxvq_f32(top);
+  }
+  bool finite = vminvq_u32(good) != 0;
+  if (i < n) {
+    float top = -__builtin_inff();
+    for (size_t j = i; j < n; ++j) {
+      finite = finite && __builtin_isfinite(x[j]);
+      top = x[j] > top ? x[j] : top;
+    }
+    maxima[i / 16] = top;
+  }
+  return finite;
+}
+
 }  // namespace qinfer::kernels::neon

@@ -15,7 +15,7 @@ constexpr Table kTable = {
     neon::Quantize, neon::RmsNorm,           neon::Add,         neon::Scale,
     neon::Gated,    neon::Softcap,           neon::Rope,        neon::WriteK,
     neon::WriteV,   neon_dotprod::Attention, neon::Argmax,      neon::ExpSum,
-    neon::ExpShift, ref::QuantizeStatic,     neon::DecodePanel};
+    neon::ExpShift, ref::QuantizeStatic,     neon::DecodePanel, neon::PanelMaxima};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -113,6 +114,15 @@ struct RunOptions {
   uint32_t expand_from = 0;  // ForwardOptions::expand_from
 };
 
+// A row's maxima are those of the logits that are handed out with them.
+inline void ExpectMaxima(absl::Span<const float> row, absl::Span<const float> maxima) {
+  ASSERT_EQ(maxima.size(), (row.size() + 15) / 16);
+  for (size_t p = 0; p < maxima.size(); ++p) {
+    const auto panel = row.subspan(16 * p, 16);
+    ASSERT_EQ(maxima[p], *std::max_element(panel.begin(), panel.end())) << "panel " << p;
+  }
+}
+
 // All logits of a sequence, row after row.
 inline StatusOr<std::vector<float>> LogitsOf(std::shared_ptr<const Model> model,
                                              const Context& context,
@@ -158,6 +168,7 @@ inline StatusOr<std::vector<float>> LogitsOf(std::shared_ptr<const Model> model,
     sequence->Commit(count);
     for (uint32_t r = 0; r < count; ++r) {
       const absl::Span<const float> row = forward->Logits(r);
+      ExpectMaxima(row, forward->LogitMaxima(r));
       logits.insert(logits.end(), row.begin(), row.end());
     }
     at += count;

@@ -77,6 +77,7 @@ TEST(Forward, BeginRefusesMisuse) {
   EXPECT_EQ(f.Begin(std::vector<int32_t>(5, 1), UINT32_MAX).code(), misuse);  // position 100
   EXPECT_TRUE(f.Begin(std::vector<int32_t>(4, 1), UINT32_MAX).ok());
   EXPECT_TRUE(f.forward->Logits(7).empty());
+  EXPECT_TRUE(f.forward->LogitMaxima(7).empty());
 }
 
 TEST(Forward, SuspendsAfterEveryUnit) {

@@ -1,4 +1,5 @@
 // Operations on vectors: against plain computations, and every table against the reference.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -54,6 +55,12 @@ TEST(Vector, EveryTableGivesTheSameBits) {
           same("rms_norm");
         }
         EXPECT_EQ(Ref().argmax(x.data(), n), table->argmax(x.data(), n)) << table->name;
+        std::vector<float> maxima_a((n + 15) / 16 + 1, -9.0f), maxima_b = maxima_a;
+        const bool finite = Ref().panel_maxima(x.data(), n, maxima_a.data());
+        EXPECT_EQ(finite, table->panel_maxima(x.data(), n, maxima_b.data())) << table->name;
+        EXPECT_EQ(finite,
+                  std::all_of(x.begin(), x.end(), [](float v) { return std::isfinite(v); }));
+        EXPECT_EQ(maxima_a, maxima_b) << table->name << " " << n;
         float max_a, max_b;
         const float sum_a = Ref().exp_sum(x.data(), n, &max_a);
         const float sum_b = table->exp_sum(x.data(), n, &max_b);
@@ -168,6 +175,33 @@ TEST(Vector, ReferenceIsCloseToDouble) {
     const double expected =
         0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))) * w[i];
     EXPECT_NEAR(out[i], expected, 1e-6 * std::fabs(w[i]));
+  }
+}
+
+TEST(Vector, PanelMaximaAreTheLargestOfSixteenAndTellWhatIsNotFinite) {
+  std::vector<const Table*> tables = TablesUnderTest();
+  tables.push_back(&Ref());
+  for (const Table* table : tables) {
+    for (const size_t n : {1u, 15u, 16u, 17u, 40u, 64u}) {
+      for (size_t at = 0; at < n; ++at) {
+        std::vector<float> x(n, -2.0f);
+        x[at] = -1.0f;  // zeros past the end would be larger
+        std::vector<float> maxima((n + 15) / 16, 9.0f);
+        EXPECT_TRUE(table->panel_maxima(x.data(), n, maxima.data())) << table->name;
+        for (size_t p = 0; p < maxima.size(); ++p) {
+          EXPECT_EQ(maxima[p], at / 16 == p ? -1.0f : -2.0f) << table->name << " " << n;
+        }
+        for (const float bad : {kNan, kInf, -kInf}) {
+          x[at] = bad;
+          EXPECT_FALSE(table->panel_maxima(x.data(), n, maxima.data())) << table->name;
+          const bool alone = at / 16 * 16 + 1 == n;  // nothing else in its panel
+          EXPECT_EQ(maxima[at / 16], bad == kInf ? kInf
+                                     : alone     ? -kInf
+                                                 : -2.0f)
+              << table->name << " " << n << " " << at << " " << bad;
+        }
+      }
+    }
   }
 }
 
