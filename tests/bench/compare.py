@@ -3,11 +3,12 @@
 
 The repetitions are interleaved, since machines are noisy; the table gives medians with minimum and maximum, and only ratios within one run mean
 anything. llama.cpp runs with and without flash attention and with both types of KV cache; the best of them counts. Between the repetitions the
-machine's read bandwidth and its peak of integer products are measured; the shares that decode and prefill reach are printed, and with --text the
-perplexity of the very configurations that were timed.
+machine's read bandwidth and its peak of integer products are measured; beside each time stands its share of them, and the perplexity of the very
+configuration that was timed on the first windows of a text: --text, else shared/data/text/wikitext2-test.txt beside the checkout, else the held-out
+text of tiny-llama. --windows 0 leaves it out.
 
 usage: compare.py MODEL.gguf [--ours OUT.qinfer] [--qinfer build/release/samples/cli/qinfer] [--threads 2] [--repetitions 7]
-                  [-p 512] [-n 128] [--depth 0] [--parallel 1] [--text FILE] [--peer LLAMA-BENCH] [--skip NAME] [--json]
+                  [-p 512] [-n 128] [--depth 0] [--parallel 1] [--text FILE] [--windows 4] [--peer LLAMA-BENCH] [--skip NAME] [--json]
 needs: llama-cpp-python (pip install --no-binary llama-cpp-python llama-cpp-python, so that it is built for this processor) and numpy
 """
 import argparse
@@ -21,6 +22,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 KEYS = ("prefill_tps", "decode_tps")
+TEXTS = (HERE.parents[2] / "shared/data/text/wikitext2-test.txt", HERE.parents[1] / "samples/models/tiny-llama/tiny-heldout.txt")
 
 
 def run(command):
@@ -87,6 +89,36 @@ def layer_parameters(info):
     return info["parameters"] - ends - idle
 
 
+def add_perplexity(args, configured, rows, result):
+    """Perplexity of every configuration, or why there is none."""
+    models = [args.model] + ([args.ours] if args.ours else [])
+    plain = [model for model in models if "tokenizer" not in run_json([args.qinfer, "info", model, "--json"])]
+    if args.windows == 0:
+        result["no_perplexity"] = "--windows 0"
+        return
+    if plain:
+        result["no_perplexity"] = f"{plain[0]} has no tokenizer (as random weights of make_shapes.py have none)"
+        return
+    result["text"], result["windows"] = args.text, args.windows
+    for name, (_, quality) in configured.items():
+        rows[name]["perplexity"] = quality() if quality else None
+
+
+def add_shares(args, rows, result):
+    """Of the read bandwidth what decode reads of weights a second, of the peak the products of prefill's layers, each counted once."""
+    bandwidth, peak = result["read_bandwidth_gbs"]["median"] * 1e9, result["integer_peak_gops"]["median"] * 1e9
+    result["bytes_per_token"] = {"qinfer": result["bytes_per_token"]}
+    peer = result["bytes_per_token"]["qinfer"]
+    if args.ours:  # the peers read another file
+        peer = run_json([args.qinfer, "bench", args.model, "-p", "0", "-n", "1", "--threads", str(args.threads), "--json"])["bytes_per_token"]
+    result["bytes_per_token"]["others"] = peer
+    parameters = layer_parameters(run_json([args.qinfer, "info", args.ours or args.model, "--json"]))
+    for name, row in rows.items():
+        read = result["bytes_per_token"]["qinfer" if name == "qinfer" else "others"]
+        row["decode_share_of_bandwidth"] = read * row["decode_tps"]["median"] / args.parallel / bandwidth
+        row["prefill_share_of_peak"] = 2 * parameters * row["prefill_tps"]["median"] / peak
+
+
 def measure(args):
     bandwidth_tool, peak_tool = build_tool("read_bandwidth"), build_tool("integer_peak")
     configured = configurations(args)
@@ -106,17 +138,12 @@ def measure(args):
             result["bytes_per_token"] = one.get("bytes_per_token", result.get("bytes_per_token", 0))
         print(f"repetition {repetition + 1} of {args.repetitions} done", file=sys.stderr)
     table = {name: {key: summary(values) for key, values in row.items()} for name, row in times.items()}
-    if args.text:
-        for name, (_, quality) in configured.items():
-            table[name]["perplexity"] = quality() if quality else None
+    add_perplexity(args, configured, table, result)
     best = {key: max(row[key]["median"] for name, row in table.items() if name != "qinfer") for key in KEYS}
     result["rows"] = table
     result["ratio_to_best"] = {key: table["qinfer"][key]["median"] / best[key] if best[key] else None for key in KEYS}
     result["read_bandwidth_gbs"], result["integer_peak_gops"] = summary(bandwidth), summary(peak)
-    steps = table["qinfer"]["decode_tps"]["median"] / args.parallel
-    result["decode_share_of_bandwidth"] = result["bytes_per_token"] * steps / (result["read_bandwidth_gbs"]["median"] * 1e9)
-    parameters = layer_parameters(run_json([args.qinfer, "info", args.ours or args.model, "--json"]))
-    result["prefill_share_of_peak"] = 2e-9 * parameters * table["qinfer"]["prefill_tps"]["median"] / result["integer_peak_gops"]["median"]
+    add_shares(args, table, result)
     return result
 
 
@@ -124,18 +151,26 @@ def show(result, repetitions):
     shape = "" if result["parallel"] == 1 else f", {result['parallel']} sequences together"
     shape += f", after {result['depth']} tokens" if result["depth"] else ""
     print(f"\n{result['model']}, {result['threads']} threads{shape}, {repetitions} interleaved repetitions: median (min to max), tokens/s")
-    print(f"{'':32}{'prefill ' + str(result['prompt']):>28}{'decode ' + str(result['generate']):>28}{'perplexity':>14}")
+    print(f"{'':32}{'prefill ' + str(result['prompt']):>28}{'of peak':>9}{'decode ' + str(result['generate']):>28}{'of bandwidth':>14}{'perplexity':>12}")
     for name, row in result["rows"].items():
         cells = [f"{row[k]['median']:.1f} ({row[k]['min']:.1f} to {row[k]['max']:.1f})" for k in KEYS]
-        quality = f"{row['perplexity']:.4f}" if row.get("perplexity") else ""
-        print(f"{name:32}{cells[0]:>28}{cells[1]:>28}{quality:>14}")
+        shares = [f"{100 * row[k]:.0f} %" for k in ("prefill_share_of_peak", "decode_share_of_bandwidth")]
+        quality = f"{row['perplexity']:.4f}" if row.get("perplexity") else "-"
+        print(f"{name:32}{cells[0]:>28}{shares[0]:>9}{cells[1]:>28}{shares[1]:>14}{quality:>12}")
     ratios = [f"{ratio:.2f}x" if ratio else "" for ratio in (result["ratio_to_best"][key] for key in KEYS)]
-    print(f"{'qinfer / best of the others':32}{ratios[0]:>28}{ratios[1]:>28}")
-    bandwidth, peak = result["read_bandwidth_gbs"], result["integer_peak_gops"]
+    print(f"{'qinfer / best of the others':32}{ratios[0]:>28}{'':9}{ratios[1]:>28}")
+    if "no_perplexity" in result:
+        print(f"no perplexity: {result['no_perplexity']}")
+    else:
+        print(f"perplexity: the first {result['windows']} windows of 512 tokens of {result['text']}, with the KV cache and activations that were timed")
+        if any(row.get("perplexity") is None for row in result["rows"].values()):
+            print("(llama-bench measures none)")
+    bandwidth, peak, read = result["read_bandwidth_gbs"], result["integer_peak_gops"], result["bytes_per_token"]
+    others = "" if read["others"] == read["qinfer"] else f", llama.cpp {read['others'] / 1e6:.1f} MB"
     print(f"read bandwidth {bandwidth['median']:.1f} GB/s ({bandwidth['min']:.1f} to {bandwidth['max']:.1f}); decode reads "
-          f"{result['bytes_per_token'] / 1e6:.1f} MB of weights a step: {100 * result['decode_share_of_bandwidth']:.0f} % of it")
-    print(f"peak of {result['peak_instruction']} {peak['median']:.0f} GOPS ({peak['min']:.0f} to {peak['max']:.0f}); the layers' products in "
-          f"prefill, counted once, are {100 * result['prefill_share_of_peak']:.0f} % of it")
+          f"{read['qinfer'] / 1e6:.1f} MB of weights a step{others}")
+    print(f"peak of {result['peak_instruction']} {peak['median']:.0f} GOPS ({peak['min']:.0f} to {peak['max']:.0f}); of it the layers' products in "
+          f"prefill, counted once")
     print(f"llama.cpp: {result['peer_system'].strip()}")
 
 
@@ -153,8 +188,9 @@ def main():
     parser.add_argument("--depth", type=int, default=0, help="tokens that are in the context before")
     parser.add_argument("--parallel", type=int, default=1, help="sequences computed together")
     parser.add_argument("--skip", action="append", default=[], help="configurations of llama.cpp with this in their name are not timed")
-    parser.add_argument("--text", help="also the perplexity of every configuration on this text")
-    parser.add_argument("--windows", type=int, default=8, help="of 512 tokens, for the perplexity")
+    parser.add_argument("--text", default=str(next((text for text in TEXTS if text.exists()), TEXTS[-1])),
+                        help="what perplexity is measured on (default: %(default)s)")
+    parser.add_argument("--windows", type=int, default=4, help="of 512 tokens, for the perplexity; 0: none")
     parser.add_argument("--peer", help="a build of llama-bench, timed on the same file in the same run")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()

@@ -99,7 +99,7 @@ def perplexity(args):
     text = open(args.text, "rb").read()
     room = len(text) + 16
     ids = (L.llama_token * room)()
-    count = L.llama_tokenize(peer.vocab, text, len(text), ids, room, False, False)
+    count = L.llama_tokenize(peer.vocab, text, len(text), ids, room, True, False)  # with BOS before the first window, as qinfer and llama.cpp's tool
     tokens = list(ids[:count])
     begins = L.llama_vocab_get_add_bos(peer.vocab)
     bos = L.llama_vocab_bos(peer.vocab)

@@ -2,10 +2,10 @@
  * prints the medians. The tokens must be the same; where they are not, that is an error. Not a
  * test.
  *
- * usage: lookup_bench MODEL TEXT [-c BYTES] [-n TOKENS] [-r REPETITIONS] [-t THREADS]
+ * usage: lookup_bench MODEL TEXT [-s SKIP] [-c BYTES] [-n TOKENS] [-r REPETITIONS] [-t THREADS]
  *                     [-T TEMPERATURE] [-i INSTRUCTION]
- * The prompt is the instruction and the first BYTES of the file TEXT, through the model's chat
- * template where it has one. Times begin after the prompt has been computed. */
+ * The prompt is the instruction and BYTES of the file TEXT after SKIP of them, through the model's
+ * chat template where it has one. Times begin after the prompt has been computed. */
 #include <qinfer/qinfer.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,10 +65,10 @@ static void generate(const qinfer_session* after, const qinfer_generate_options*
   qinfer_session_release(session);
 }
 
-static char* read_text(const char* path, size_t most, size_t* size) {
+static char* read_text(const char* path, long skip, size_t most, size_t* size) {
   FILE* file = fopen(path, "rb");
   char* text = (char*)malloc(most + 1);
-  if (file == NULL || text == NULL) {
+  if (file == NULL || text == NULL || fseek(file, skip, SEEK_SET) != 0) {
     fprintf(stderr, "cannot read %s\n", path);
     exit(1);
   }
@@ -84,6 +84,7 @@ int main(int argc, char** argv) {
   size_t bytes = 2400, size = 0;
   uint32_t tokens = 192, runs = 7, threads = 2, i, prompt = 0;
   float temperature = 0.0f;
+  long skip = 0;
   qinfer_error err = QINFER_ERROR_INIT;
   qinfer_runtime_options runtime_options = QINFER_RUNTIME_OPTIONS_INIT;
   qinfer_load_options load = QINFER_LOAD_OPTIONS_INIT;
@@ -103,12 +104,13 @@ int main(int argc, char** argv) {
   int arg;
   if (argc < 3) {
     fprintf(stderr,
-            "usage: lookup_bench MODEL TEXT [-c BYTES] [-n TOKENS] [-r REPETITIONS] [-t THREADS] "
-            "[-T TEMPERATURE] [-i INSTRUCTION]\n");
+            "usage: lookup_bench MODEL TEXT [-s SKIP] [-c BYTES] [-n TOKENS] [-r REPETITIONS] "
+            "[-t THREADS] [-T TEMPERATURE] [-i INSTRUCTION]\n");
     return 2;
   }
   for (arg = 3; arg + 1 < argc; arg += 2) {
     const char* value = argv[arg + 1];
+    if (strcmp(argv[arg], "-s") == 0) skip = strtol(value, NULL, 10);
     if (strcmp(argv[arg], "-c") == 0) bytes = (size_t)strtoul(value, NULL, 10);
     if (strcmp(argv[arg], "-n") == 0) tokens = (uint32_t)strtoul(value, NULL, 10);
     if (strcmp(argv[arg], "-r") == 0) runs = (uint32_t)strtoul(value, NULL, 10);
@@ -118,7 +120,7 @@ int main(int argc, char** argv) {
   }
   if (tokens == 0 || tokens > MOST_TOKENS) tokens = MOST_TOKENS;
   if (runs == 0 || runs > MOST_RUNS) runs = 1;
-  text = read_text(argv[2], bytes, &size);
+  text = read_text(argv[2], skip, bytes, &size);
   content = (char*)malloc(size + strlen(instruction) + 3);
   if (content == NULL) return 1;
   sprintf(content, "%s\n\n%s", instruction, text);
