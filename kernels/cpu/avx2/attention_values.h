@@ -1,4 +1,4 @@
-// AVX2: sums of values of attention.
+// AVX2 attention: sums of float values, and the weights of INT8 ones.
 #pragma once
 
 #include "kernels/cpu/attention_fold.h"
@@ -7,6 +7,7 @@
 namespace qinfer::kernels::avx2 {
 namespace {
 
+using fold::Page;
 using fold::Range;
 using fold::State;
 using fold::Tile;
@@ -73,28 +74,10 @@ QINFER_FN void AddValues(const State& st, float* const* o, const float (*p)[kAtt
 }
 
 // ---- INT8 ---------------------------------------------------------------------------------------
-// [two keys][values][2] of 16 bits: eight values of two keys are a vector.
-QINFER_FN void PrepareInt8(const State& st, uint32_t key, uint32_t base) {
-  const size_t stride = layout::VCodeStride(st.args->v_head_dim);
-  const uint8_t* row = fold::ValuePlane(st, key);
-  const ptrdiff_t ahead = fold::ValuesAhead(*st.args, key);
-  uint8_t* out = st.block_values + (key - base) * stride * 2;
-  for (uint32_t two = 0; two < kPageTokens; two += 2, row += 2 * stride) {
-    for (size_t at = 0; at < stride; at += 16, out += 64) {
-      const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + at));
-      const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + stride + at));
-      fold::Ask(row + at * 2, ahead);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
-                          _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(a, b)));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 32),
-                          _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(a, b)));
-    }
-  }
-}
-
-// One row's weights; returns their scale.
+// One row's weights as codes, put(codes) with those of all keys; returns their scale.
+template <typename F>
 QINFER_FN float QuantizeWeights(const State& st, const Tile& tile, int r, uint32_t base,
-                                Range pages, uint32_t g, uint16_t* weights) {
+                                Range pages, uint32_t g, F&& put) {
   const Range visible = {tile.visible[r].begin - base, tile.visible[r].end - base};
   __m256 w[8];
   __m256i top = _mm256_setzero_si256();
@@ -116,48 +99,11 @@ QINFER_FN float QuantizeWeights(const State& st, const Tile& tile, int r, uint32
   b = _mm_max_epu32(b, _mm_shuffle_epi32(b, 0xb1));
   const fold::WeightScale scale = fold::ScaleOfWeights(static_cast<uint32_t>(_mm_cvtsi128_si32(b)));
   const __m256 inverse = Set(scale.inverse);
-#pragma GCC unroll 4
-  for (int i = 0; i < 8; i += 2) {
-    const __m256i codes = _mm256_packus_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(w[i], inverse)),
-                                              _mm256_cvtps_epi32(_mm256_mul_ps(w[i + 1], inverse)));
-    _mm256_store_si256(reinterpret_cast<__m256i*>(weights + i * 8),
-                       _mm256_permute4x64_epi64(codes, 0xd8));
-  }
+  __m256i codes[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) codes[i] = _mm256_cvtps_epi32(_mm256_mul_ps(w[i], inverse));
+  put(codes);
   return scale.factor;
-}
-
-template <int R, int C>
-QINFER_FN void AddInt8(const State& st, float* const* o, const uint16_t (*weights)[kAttentionBlock],
-                       const float* scales, const float* decay, Range pages, uint32_t base,
-                       uint32_t at) {
-  const size_t two = layout::VCodeStride(st.args->v_head_dim) * 4;
-  const uint8_t* values = st.block_values + (pages.begin - base) / 2 * two + at * 4;
-  __m256i sum[R][C];
-  Unroll<R>([&](auto r) QINFER_LAMBDA {
-    Unroll<C>([&](auto c) QINFER_LAMBDA { sum[r][c] = _mm256_setzero_si256(); });
-  });
-  for (uint32_t i = pages.begin - base; i < pages.end - base; i += 2, values += two) {
-    __m256i v[C];
-    Unroll<C>([&](auto c) QINFER_LAMBDA {
-      v[c] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + c * 32));
-    });
-    Unroll<R>([&](auto r) QINFER_LAMBDA {
-      int32_t pair;
-      memcpy(&pair, weights[r] + i, 4);
-      const __m256i w = _mm256_set1_epi32(pair);
-      Unroll<C>([&](auto c) QINFER_LAMBDA {
-        sum[r][c] = _mm256_add_epi32(sum[r][c], _mm256_madd_epi16(v[c], w));
-        Pin(sum[r][c]);
-      });
-    });
-  }
-  Unroll<R>([&](auto r) QINFER_LAMBDA {
-    Unroll<C>([&](auto c) QINFER_LAMBDA {
-      float* to = o[r] + at + c * 8;
-      _mm256_storeu_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[r][c]), Set(scales[r]),
-                                           _mm256_mul_ps(_mm256_loadu_ps(to), Set(decay[r]))));
-    });
-  });
 }
 
 }  // namespace

@@ -29,5 +29,6 @@ void MatmulFp4(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end, c
 void MatmulInt8(const Matrix& matrix, uint32_t panel_begin, uint32_t panel_end,
                 const Activations& x, uint32_t tokens, float* out, size_t out_stride,
                 void* scratch);
+void Attention(const AttentionArgs& args);
 
 }  // namespace qinfer::kernels::avxvnni
