@@ -1,173 +1,52 @@
 // Microbenchmarks of the kernels: bytes per second of matrix x vector, operations per second of
-// matrix x matrix, attention by context. One thread; `isa` is the table's name. Weights of matrix x
-// vector are cycled through a buffer larger than the last-level cache, except in matmul_hot.
+// matrix x matrix and their share of what the instruction set can do, attention by context. One
+// thread; names begin with the table's. Weights of matrix x vector are cycled through a buffer
+// larger than the last-level cache, except in matmul_hot.
 #include <benchmark/benchmark.h>
 
-#include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "kernels/kernels.h"
-#include "kernels/layout.h"
-#include "src/core/half.h"
-#if defined(QINFER_TEST_AVXVNNI)
-#include "tests/unit/kernels/avxvnni/tables.h"
-#endif
+#include "bench_data.h"
+#include "peak.h"
 
 namespace qinfer::kernels {
 namespace {
 
-struct alignas(64) Line {
-  uint8_t bytes[64];
-};
-
-struct Format {
-  const char* name;
-  WeightKind kind;
-  ScaleKind scale;
-  bool has_min;
-  uint32_t group;
-};
-constexpr Format kFormats[] = {
-    {"int4-g32-f16", WeightKind::kInt4, ScaleKind::kF16, false, 32},
-    {"int4-g32-f16-min", WeightKind::kInt4, ScaleKind::kF16, true, 32},
-    {"int4-g128-f16", WeightKind::kInt4, ScaleKind::kF16, false, 128},
-    {"int4-g32-sub8-min", WeightKind::kInt4, ScaleKind::kSub8, true, 32},
-    {"int6-g32-f16", WeightKind::kInt6, ScaleKind::kF16, false, 32},
-    {"int6-g16-sub8", WeightKind::kInt6, ScaleKind::kSub8, false, 16},
-    {"int8-g32-f16", WeightKind::kInt8, ScaleKind::kF16, false, 32},
-    {"f16", WeightKind::kF16, ScaleKind::kNone, false, 0},
-    {"bf16", WeightKind::kBF16, ScaleKind::kNone, false, 0},
-    {"f32", WeightKind::kF32, ScaleKind::kNone, false, 0},
-};
-struct Size {
-  uint32_t rows, cols;
-};
-constexpr Size kSizes[] = {{576, 576}, {1536, 576}, {576, 1536}, {49152, 576}, {4096, 4096}};
-
+// Of SmolLM2-135M (its head last) and of a Llama of 1.2 B parameters.
+constexpr Size kSizes[] = {{576, 576},   {1536, 576},  {576, 1536}, {49152, 576},
+                           {2048, 2048}, {5632, 2048}, {2048, 5632}};
 constexpr Size kHotSize = {576, 1536};  // fits into the second-level cache
 
-// Copies of one matrix, `bytes` in all at least.
-struct Weights {
-  Matrix matrix;
-  std::vector<Line> data;
-  size_t copies;
-
-  Weights(const Format& f, Size size, size_t bytes) {
-    matrix.rows = size.rows;
-    matrix.cols = size.cols;
-    matrix.kind = f.kind;
-    matrix.scale = f.scale;
-    matrix.has_min = f.has_min;
-    matrix.group_size = f.group;
-    matrix.super_group = f.scale == ScaleKind::kSub8 ? 256 : 0;
-    matrix.panel_bytes = layout::PanelBytes(matrix);
-    copies = bytes / Bytes() + 1;
-    data.resize(copies * Bytes() / 64);
-    // Codes of any value; bit patterns that are small numbers in every float format.
-    std::mt19937 rng(1);
-    uint8_t* p = data[0].bytes;
-    for (size_t i = 0; i < copies * Bytes(); ++i)
-      p[i] = static_cast<uint8_t>(layout::IsFloat(f.kind) ? 0x24 + i % 2 : rng());
-    const size_t scales = layout::CodePlane(matrix);
-    for (size_t panel = 0; panel < copies * matrix.panels(); ++panel)
-      std::memset(p + panel * matrix.panel_bytes, 0x24, scales);
-  }
-  size_t Bytes() const { return matrix.panels() * matrix.panel_bytes; }
-  const Matrix& Copy(size_t i) {
-    matrix.data = data[0].bytes + i % copies * Bytes();
-    return matrix;
-  }
-};
-
-struct Input {
-  std::vector<float> x, scales;
-  std::vector<Line> codes;
-  std::vector<int32_t> sums;
-  Activations a;
-
-  Input(const Table& table, uint32_t tokens, uint32_t cols)
-      : x(size_t{tokens} * cols),
-        scales(size_t{tokens} * (cols / 32 + 1)),
-        codes(size_t{tokens} * (cols / 64 + 1)),
-        sums(size_t{tokens} * (cols / 16 + 2)) {
-    std::mt19937 rng(2);
-    a.block = 32;  // as the engine has it for groups of 32
-    for (float& v : x) v = static_cast<float>(rng() % 2001) / 1000.0f - 1.0f;
-    a.codes = reinterpret_cast<int8_t*>(codes[0].bytes);
-    a.scales = scales.data();
-    a.sums = sums.data();
-    a.code_stride = (cols / 64 + 1) * 64;
-    a.scale_stride = cols / 32 + 1;
-    a.sum_stride = cols / 16 + 2;
-    for (uint32_t t = 0; t < tokens; ++t) table.quantize(x.data() + size_t{t} * cols, cols, t, a);
-  }
-};
+using benchmark::Counter;
 
 void Matmul(benchmark::State& state, const Table* table, Format format, Size size, uint32_t tokens,
             bool hot) {
-  const bool is_float = layout::IsFloat(format.kind);
-  Weights weights(format, size, tokens == 1 && !hot ? 96u << 20 : 1);
-  Input input(*table, tokens, size.cols);
-  std::vector<float> out(size_t{tokens} * size.rows);
-  std::vector<Line> scratch(MatmulScratchBytes(weights.matrix, tokens) / 64 + 1);
+  Product product(table, format, size, tokens, tokens == 1 && !hot ? 96u << 20 : 1);
   size_t i = 0;
   for (auto _ : state) {
-    const Matrix& m = weights.Copy(i++);
-    if (is_float)
-      table->matmul_float(m, 0, m.panels(), input.x.data(), size.cols, tokens, out.data(),
-                          size.rows, scratch.data());
-    else
-      table->matmul_int8(m, 0, m.panels(), input.a, tokens, out.data(), size.rows, scratch.data());
+    product.Run(i++);
     benchmark::ClobberMemory();
   }
-  using benchmark::Counter;
+  const double operations = 2e-9 * size.rows * size.cols * tokens;
   if (tokens == 1)
-    state.counters["GB/s"] =
-        Counter(static_cast<double>(weights.Bytes()) * 1e-9, Counter::kIsIterationInvariantRate);
-  state.counters["GOPS"] =
-      Counter(2e-9 * size.rows * size.cols * tokens, Counter::kIsIterationInvariantRate);
+    state.counters["GB/s"] = Counter(static_cast<double>(product.weights.Bytes()) * 1e-9,
+                                     Counter::kIsIterationInvariantRate);
+  state.counters["GOPS"] = Counter(operations, Counter::kIsIterationInvariantRate);
+  const double peak = layout::IsFloat(format.kind) ? 0.0 : IntegerPeakGops(table->name);
+  if (tokens > 1 && peak > 0.0)
+    state.counters["peak"] = Counter(operations / peak, Counter::kIsIterationInvariantRate);
 }
 
 void Attention(benchmark::State& state, const Table* table, KvType type, uint32_t context,
                uint32_t tokens) {
-  constexpr uint32_t kHeads = 3, kDim = 64;
-  const size_t v_offset = KPlaneBytes(type, kDim);
-  const size_t page = v_offset + VPlaneBytes(type, kDim);
-  const uint32_t count = (context + kPageTokens - 1) / kPageTokens;
-  std::vector<Line> data(count * page / 64);
-  std::vector<const uint8_t*> pages;
-  std::vector<float> x(size_t{tokens} * kHeads * kDim, 0.1f), out(x.size());
-  for (uint32_t p = 0; p < count; ++p) {
-    uint8_t* at = data[0].bytes + p * page;
-    pages.push_back(at);
-    for (uint32_t slot = 0; slot < kPageTokens; ++slot) {
-      table->write_k(at, type, slot, x.data(), kDim);
-      table->write_v(at + v_offset, type, slot, x.data(), kDim);
-    }
-  }
-  AttentionArgs args;
-  args.q = x.data();
-  args.out = out.data();
-  args.q_stride = args.out_stride = size_t{kHeads} * kDim;
-  args.tokens = tokens;
-  args.first_position = context - tokens;
-  args.group_heads = kHeads;
-  args.head_dim = args.v_head_dim = kDim;
-  args.pages = pages.data();
-  args.v_offset = v_offset;
-  args.k_type = args.v_type = type;
-  args.scale = 0.125f;
-  std::vector<Line> scratch(AttentionScratchBytes(kHeads, kDim, kDim, tokens) / 64 + 1);
-  args.scratch = scratch.data();
+  Attending attending(table, type, context, tokens);
   for (auto _ : state) {
-    table->attention(args);
+    attending.Run();
     benchmark::ClobberMemory();
   }
-  const double keys = tokens == 1 ? context : (context - tokens / 2.0) * tokens;
-  state.counters["GOPS"] = benchmark::Counter(4e-9 * keys * kHeads * kDim,
-                                              benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GOPS"] = Counter(4e-9 * Attending::RowKeys(context, tokens) * Attending::kDim,
+                                   Counter::kIsIterationInvariantRate);
 }
 
 void Vectors(benchmark::State& state, const Table* table, int what) {
@@ -201,7 +80,7 @@ void Register(const Table* table) {
           [=](benchmark::State& state) { Matmul(state, table, f, kHotSize, tokens, true); });
   constexpr const char* kTypes[] = {"f32", "f16", "int8"};
   for (int type = 0; type < 3; ++type)
-    for (const uint32_t context : {128u, 512u, 4096u})
+    for (const uint32_t context : {512u, 1024u, 4096u, 16384u})
       for (const uint32_t tokens : {1u, 64u})
         add(isa + "/attention/" + kTypes[type] + "/" + std::to_string(context) + "/" +
                 std::to_string(tokens),
@@ -217,12 +96,7 @@ void Register(const Table* table) {
 }  // namespace qinfer::kernels
 
 int main(int argc, char** argv) {
-  using qinfer::kernels::Isa;
-  for (const Isa isa : {Isa::kRef, Isa::kAvx2, Isa::kAvxVnni, Isa::kAvx512, Isa::kNeon})
-    if (const auto* table = qinfer::kernels::SelectTable(isa)) qinfer::kernels::Register(table);
-#if defined(QINFER_TEST_AVXVNNI)
-  if (const auto* table = qinfer::kernels::AvxVnniByEvex()) qinfer::kernels::Register(table);
-#endif
+  for (const auto* table : qinfer::kernels::TablesToMeasure()) qinfer::kernels::Register(table);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();
