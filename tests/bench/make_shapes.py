@@ -3,7 +3,8 @@
 the weights say. Types are those of llama.cpp's quantization to Q4_0 (a Q6_K head, routers and norms in F32); llama-1.2b is Q4_0 throughout. Tensors
 are written one after the other from a generator seeded by their name, so that memory stays small and the file the same.
 
-usage: make_shapes.py SHAPE OUT.gguf [--layers N]       shapes: qwen3-0.6b, qwen3-30b-a3b, deepseek-v2-lite (4 layers each of these two), llama-1.2b
+usage: make_shapes.py SHAPE OUT.gguf [--layers N] [--pure]      shapes: qwen3-0.6b, qwen3-30b-a3b, deepseek-v2-lite (4 layers each of these two),
+llama-1.2b; --pure: a Q4_0 head too
 needs: numpy, gguf
 """
 import argparse
@@ -49,7 +50,8 @@ def norm_weights(size):
 
 
 class Shape:
-    def __init__(self, name, path, layers):
+    def __init__(self, name, path, layers, head):
+        self.head = head
         self.layers, self.hidden, self.heads, self.kv_heads, self.head_dim, self.wide, self.vocab, context, base = SIZES[name]
         self.layers = layers or self.layers
         self.arch = ARCHITECTURES[name]
@@ -75,7 +77,8 @@ class Shape:
     def norm(self, name, size):
         self.tensors.append((name + ".weight", None, (size,)))
 
-    def ends(self, tied=False, head=Q6_K):
+    def ends(self, tied=False):
+        head = self.head
         self.add("token_embd", self.vocab, self.hidden, dtype=head if tied else Q4_0)
         self.norm("output_norm", self.hidden)
         if not tied:
@@ -130,9 +133,9 @@ class Shape:
         self.writer.close()
 
 
-def dense(shape, qk_norms, tied, head):
+def dense(shape, qk_norms, tied):
     shape.uint(**{"attention.key_length": shape.head_dim, "attention.value_length": shape.head_dim, "rope.dimension_count": shape.head_dim})
-    shape.ends(tied, head)
+    shape.ends(tied)
     for i in range(shape.layers):
         prefix = f"blk.{i}."
         shape.grouped(prefix, qk_norms)
@@ -189,12 +192,13 @@ def main():
     parser.add_argument("shape", choices=SIZES)
     parser.add_argument("out")
     parser.add_argument("--layers", type=int, default=0)
+    parser.add_argument("--pure", action="store_true", help="a Q4_0 head, as llama.cpp's quantization with --pure")
     args = parser.parse_args()
-    shape = Shape(args.shape, args.out, args.layers)
+    shape = Shape(args.shape, args.out, args.layers, Q4_0 if args.pure or args.shape == "llama-1.2b" else Q6_K)
     if args.shape == "llama-1.2b":
-        dense(shape, qk_norms=False, tied=False, head=Q4_0)
+        dense(shape, qk_norms=False, tied=False)
     elif args.shape == "qwen3-0.6b":
-        dense(shape, qk_norms=True, tied=True, head=Q6_K)
+        dense(shape, qk_norms=True, tied=True)
     elif args.shape == "qwen3-30b-a3b":
         qwen3_moe(shape)
     else:
