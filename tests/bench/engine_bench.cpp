@@ -76,9 +76,9 @@ std::vector<Case> Cases() {
 void Sample(benchmark::State& state, uint32_t vocab, const SamplingOptions& options) {
   Memory memory;
   const std::vector<float> logits = MakeLogits(vocab);
-  std::vector<int32_t> prompt;  // of 1000 tokens, some of them the likely ones
+  std::vector<int32_t> prompt(1000);  // some of its tokens are the likely ones
   std::mt19937 rng(8);
-  for (int i = 0; i < 1000; ++i) prompt.push_back(static_cast<int32_t>(rng() % vocab));
+  for (int32_t& token : prompt) token = static_cast<int32_t>(rng() % vocab);
   const kernels::Table* table = kernels::SelectTable(kernels::Isa::kAuto);
   auto scratch = SamplingScratch::Create(vocab, &memory);
   auto sampler = Sampler::Create(options, vocab, prompt, 8, &memory, table);

@@ -75,7 +75,7 @@ double PerBlock(const Table* table, const Format& format, uint32_t tokens) {
     return [product] { product->Run(0); };
   });
   return static_cast<double>(count - Overhead()) /
-         (kSize.rows / kPanelRows * (kSize.cols / 32.0) * tokens);
+         (kSize.rows / double{kPanelRows} * (kSize.cols / 32.0) * tokens);
 }
 
 double PerRowAndKey(const Table* table, KvType type, uint32_t context, uint32_t tokens) {

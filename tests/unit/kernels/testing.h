@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <random>
 #include <string>
@@ -210,7 +211,7 @@ struct RandomActivations {
 inline ::testing::AssertionResult SameBits(const float* a, const float* b, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     if (a[i] != a[i] && b[i] != b[i]) continue;
-    if (std::memcmp(a + i, b + i, 4) != 0)
+    if (std::bit_cast<uint32_t>(a[i]) != std::bit_cast<uint32_t>(b[i]))
       return ::testing::AssertionFailure() << "at " << i << ": " << a[i] << " and " << b[i];
   }
   return ::testing::AssertionSuccess();
