@@ -74,11 +74,12 @@ NgramIndex::Guess NgramIndex::Next(absl::Span<const int32_t> tokens,
     if (kLengths[kind] > context.size()) continue;
     // Longer ones have voted already, with the longer kind.
     const uint32_t most = kind == 0 ? kCompared : kLengths[kind - 1] - 1;
+    const uint32_t enough = std::min(kCompared, most + 1);  // to know whether it counts
     uint32_t end = slots[Latest(kind) + Slot(kind, context.data() + context.size())];
     for (uint32_t visited = 0; end != 0 && visited < kVisited; ++visited) {
       uint32_t same = 0;
       const uint32_t comparable =
-          std::min<uint32_t>({end, kCompared, static_cast<uint32_t>(context.size())});
+          std::min<uint32_t>({end, enough, static_cast<uint32_t>(context.size())});
       while (same < comparable && tokens[end - 1 - same] == context[context.size() - 1 - same]) {
         ++same;
       }
