@@ -269,7 +269,7 @@ void Tokens(const Call& call, const Panel (&panel)[P], const Panel* wide, uint32
   Tiles<L, P, M, kUnit>(call, panel, wide, first, last, row, out, stride, nullptr, true);
 }
 
-// From here on panels are widened once for all their tokens.
+// From here on tokens are many: kinds whose L::Many asks for it are widened once for all of them.
 constexpr uint32_t kWidenTokens = 24;
 // Codes of a block of tokens stay in the second-level cache while panels pass by.
 constexpr uint32_t kTokenBlockBytes = 256 * 1024;

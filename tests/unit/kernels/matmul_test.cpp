@@ -85,6 +85,30 @@ TEST_P(QuantizedMatmul, EveryTableGivesTheSameBits) {
       }
 }
 
+// As the engine fills it, the second plane is empty but for a few blocks; in some rows for none.
+void ClearSecondPlanes(RandomActivations* a, uint32_t rows, Rng& rng) {
+  for (uint32_t row = 1; row < rows; row += 2)
+    for (uint32_t b = 0; b * a->a.block < a->cols; ++b)
+      if (rng() % 4 != 0 || row == 5) a->ClearBlock(row, b);
+}
+
+void ExpectPlanesSummed(const Table& table, const Matrix& m, const Activations& a,
+                        uint32_t tokens) {
+  const size_t stride = m.rows + 3;
+  const std::vector<float> single = RunInt8(table, m, a, 2 * tokens, 0, m.panels());
+  Activations planes = a;
+  planes.planes = 2;
+  const std::vector<float> out = RunInt8(table, m, planes, tokens, 0, m.panels());
+  for (uint32_t t = 0; t < tokens; ++t)
+    for (uint32_t r = 0; r < m.rows; ++r) {
+      const float* first = single.data() + 2 * t * stride + r;
+      const float sum = first[0] + first[stride];
+      ASSERT_TRUE(SameBits(&sum, &out[t * stride + r], 1))
+          << table.name << " token " << t << " of " << tokens;
+    }
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(out[m.rows + i], -77.0f);
+}
+
 TEST_P(QuantizedMatmul, PlanesAreSummed) {
   Rng rng(4);
   constexpr uint32_t kRows = 35, kCols = 260;
@@ -93,27 +117,23 @@ TEST_P(QuantizedMatmul, PlanesAreSummed) {
   for (const uint32_t block : {32u, 128u}) {
     RandomMatrix w(GetParam(), kRows, kCols, rng);
     RandomActivations a(150, kCols, block, rng);
-    // As the engine fills it, the second plane is empty but for a few blocks; in some rows for
-    // none.
-    for (uint32_t row = 1; row < 150; row += 2)
-      for (uint32_t b = 0; b * block < kCols; ++b)
-        if (rng() % 4 != 0 || row == 5) a.ClearBlock(row, b);
+    ClearSecondPlanes(&a, 150, rng);
     for (const Table* table : tables)
-      for (const uint32_t tokens : {1u, 2u, 3u, 9u, 29u, 75u}) {
-        const std::vector<float> single = RunInt8(*table, w.matrix, a.a, 2 * tokens, 0, 3);
-        Activations planes = a.a;
-        planes.planes = 2;
-        const std::vector<float> out = RunInt8(*table, w.matrix, planes, tokens, 0, 3);
-        for (uint32_t t = 0; t < tokens; ++t)
-          for (uint32_t r = 0; r < kRows; ++r) {
-            const float* first = single.data() + size_t{2} * t * (kRows + 3) + r;
-            const float sum = first[0] + first[kRows + 3];
-            ASSERT_TRUE(SameBits(&sum, &out[t * (kRows + 3) + r], 1))
-                << table->name << " " << ShapeName(GetParam()) << " token " << t << " of "
-                << tokens;
-          }
-        for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(out[kRows + i], -77.0f);
-      }
+      for (const uint32_t tokens : {1u, 2u, 3u, 9u, 29u, 75u})
+        ExpectPlanesSummed(*table, w.matrix, a.a, tokens);
+  }
+}
+
+// More inputs than leave room in a cache for the codes of all tokens: these come in blocks.
+TEST(Matmul, PlanesOfManyWideTokensAreSummed) {
+  Rng rng(7);
+  constexpr uint32_t kRows = 17, kCols = 4400;
+  for (const bool has_min : {false, true}) {
+    RandomMatrix w({WeightKind::kInt4, ScaleKind::kF16, has_min, 32}, kRows, kCols, rng);
+    RandomActivations a(2 * 125, kCols, 32, rng);
+    ClearSecondPlanes(&a, 2 * 125, rng);
+    for (const Table* table : TablesUnderTest())
+      for (const uint32_t tokens : {61u, 125u}) ExpectPlanesSummed(*table, w.matrix, a.a, tokens);
   }
 }
 
