@@ -48,4 +48,16 @@ QINFER_FN void QuantizeRow(const float* x, uint32_t cols, uint32_t token, const 
   sum(codes, padded, out.sums + token * out.sum_stride);
 }
 
+// panel_maxima of a panel of less than 16 values, at least one; false where one is not finite.
+QINFER_FN bool ShortPanelMaximum(const float* x, size_t n, float* maximum) {
+  bool finite = true;
+  float top = -__builtin_inff();
+  for (size_t i = 0; i < n; ++i) {
+    finite = finite && __builtin_isfinite(x[i]);
+    top = x[i] > top ? x[i] : top;
+  }
+  *maximum = top;
+  return finite;
+}
+
 }  // namespace qinfer::kernels

@@ -34,7 +34,8 @@ class NgramIndex {
   // Indexes what has no entry yet, up to all runs that something follows.
   void Add(absl::Span<const int32_t> tokens);
   // What has followed `context` in the tokens that were added: each occurrence of its end votes for
-  // what came next, and a longer one outvotes many shorter ones. Of equals the latest wins.
+  // what came next, and a longer one outvotes many shorter ones. Of equals the longer wins, then
+  // the latest.
   Guess Next(absl::Span<const int32_t> tokens, absl::Span<const int32_t> context) const;
 
  private:

@@ -89,38 +89,10 @@ QINFER_FN void StoreWeights(const __m256i (&codes)[8], Weight* weights) {
                        _mm256_permute4x64_epi64(_mm256_packus_epi32(codes[i], codes[i + 1]), 0xd8));
 }
 
-template <int R, int C>
-QINFER_FN void AddInt8(const State& st, float* const* o, const Weight (*weights)[kAttentionBlock],
-                       const float* scales, const float* decay, Range pages, uint32_t base,
-                       uint32_t at) {
-  const size_t two = layout::VCodeStride(st.args->v_head_dim) * 4;
-  const uint8_t* values = st.block_values + (pages.begin - base) / 2 * two + at * 4;
-  __m256i sum[R][C];
-  Unroll<R>([&](auto r) QINFER_LAMBDA {
-    Unroll<C>([&](auto c) QINFER_LAMBDA { sum[r][c] = _mm256_setzero_si256(); });
-  });
-  for (uint32_t i = pages.begin - base; i < pages.end - base; i += 2, values += two) {
-    __m256i v[C];
-    Unroll<C>([&](auto c) QINFER_LAMBDA {
-      v[c] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + c * 32));
-    });
-    Unroll<R>([&](auto r) QINFER_LAMBDA {
-      int32_t pair;
-      memcpy(&pair, weights[r] + i, 4);
-      const __m256i w = _mm256_set1_epi32(pair);
-      Unroll<C>([&](auto c) QINFER_LAMBDA {
-        sum[r][c] = _mm256_add_epi32(sum[r][c], _mm256_madd_epi16(v[c], w));
-        Pin(sum[r][c]);
-      });
-    });
-  }
-  Unroll<R>([&](auto r) QINFER_LAMBDA {
-    Unroll<C>([&](auto c) QINFER_LAMBDA {
-      float* to = o[r] + at + c * 8;
-      _mm256_storeu_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[r][c]), Set(scales[r]),
-                                           _mm256_mul_ps(_mm256_loadu_ps(to), Set(decay[r]))));
-    });
-  });
+// sum += values times their weights, a vector of both.
+QINFER_FN void AddWeighted(__m256i values, __m256i weights, __m256i& sum) {
+  sum = _mm256_add_epi32(sum, _mm256_madd_epi16(values, weights));
+  Pin(sum);
 }
 
 }  // namespace

@@ -105,33 +105,9 @@ QINFER_FN void StoreWeights(const __m256i (&codes)[8], Weight* weights) {
   }
 }
 
-template <int R, int C>
-QINFER_FN void AddInt8(const State& st, float* const* o, const Weight (*weights)[kAttentionBlock],
-                       const float* scales, const float* decay, Range pages, uint32_t base,
-                       uint32_t at) {
-  const size_t four = layout::VCodeStride(st.args->v_head_dim) * 4;
-  const uint8_t* values = st.block_values + (pages.begin - base) / 4 * four + at * 4;
-  __m256i sum[R][C];
-  Unroll<R>([&](auto r) QINFER_LAMBDA {
-    Unroll<C>([&](auto c) QINFER_LAMBDA { sum[r][c] = _mm256_setzero_si256(); });
-  });
-  for (uint32_t i = pages.begin - base; i < pages.end - base; i += 4, values += four) {
-    __m256i v[C];
-    Unroll<C>([&](auto c) QINFER_LAMBDA {
-      v[c] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + c * 32));
-    });
-    Unroll<R>([&](auto r) QINFER_LAMBDA {
-      const __m256i w = Broadcast4(weights[r] + i);
-      Unroll<C>([&](auto c) QINFER_LAMBDA { sum[r][c] = QINFER_DPBUSD(sum[r][c], w, v[c]); });
-    });
-  }
-  Unroll<R>([&](auto r) QINFER_LAMBDA {
-    Unroll<C>([&](auto c) QINFER_LAMBDA {
-      float* to = o[r] + at + c * 8;
-      _mm256_storeu_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[r][c]), Set(scales[r]),
-                                           _mm256_mul_ps(_mm256_loadu_ps(to), Set(decay[r]))));
-    });
-  });
+// sum += values times their weights, a vector of both.
+QINFER_FN void AddWeighted(__m256i values, __m256i weights, __m256i& sum) {
+  sum = QINFER_DPBUSD(sum, weights, values);
 }
 
 }  // namespace

@@ -141,6 +141,35 @@ QINFER_FN void Softmax(const State& st, Tile& tile, int r, uint32_t base) {
   tile.decay[r] = decay;
 }
 
+// Sums of INT8 values: as many keys at a time as weights fill 32 bits.
+template <int R, int C>
+QINFER_FN void AddInt8(const State& st, float* const* o, const Weight (*weights)[kAttentionBlock],
+                       const float* scales, const float* decay, Range pages, uint32_t base,
+                       uint32_t at) {
+  constexpr uint32_t kKeys = 4 / sizeof(Weight);
+  const size_t line = layout::VCodeStride(st.args->v_head_dim) * 4;
+  const uint8_t* values = st.block_values + (pages.begin - base) / kKeys * line + at * 4;
+  __m256i sum[R][C];
+  Unroll<R>([&](auto r) QINFER_LAMBDA {
+    Unroll<C>([&](auto c) QINFER_LAMBDA { sum[r][c] = _mm256_setzero_si256(); });
+  });
+  for (uint32_t i = pages.begin - base; i < pages.end - base; i += kKeys, values += line) {
+    __m256i v[C];
+    Unroll<C>([&](auto c) QINFER_LAMBDA { v[c] = Load(values + c * 32); });
+    Unroll<R>([&](auto r) QINFER_LAMBDA {
+      const __m256i w = Broadcast4(weights[r] + i);
+      Unroll<C>([&](auto c) QINFER_LAMBDA { AddWeighted(v[c], w, sum[r][c]); });
+    });
+  }
+  Unroll<R>([&](auto r) QINFER_LAMBDA {
+    Unroll<C>([&](auto c) QINFER_LAMBDA {
+      float* to = o[r] + at + c * 8;
+      _mm256_storeu_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[r][c]), Set(scales[r]),
+                                           _mm256_mul_ps(_mm256_loadu_ps(to), Set(decay[r]))));
+    });
+  });
+}
+
 struct AttentionSimd {
   QINFER_FN float Quantize(const float* x, uint32_t count, int8_t* codes) {
     return QuantizeBlock(x, count, codes);

@@ -112,6 +112,20 @@ QINFER_FN __m256i Start(int32_t correction) {
   return _mm256_slli_epi32(_mm256_cvttps_epi32(sum), 7);
 }
 
+// Where a tile's rows of activations begin, and no sums yet.
+template <int T>
+QINFER_FN void Begin(const Call& call, uint32_t token, const int8_t* (&a)[T],
+                     const float* (&scale_a)[T], const int32_t* (&correction)[T],
+                     __m256 (&total)[T][2]) {
+  const Activations& x = *call.x;
+  Unroll<T>([&](auto t) QINFER_LAMBDA {
+    a[t] = x.codes + (token + t) * x.code_stride;
+    scale_a[t] = x.scales + (token + t) * x.scale_stride;
+    correction[t] = call.correction + (token + t) * static_cast<size_t>(call.corrections);
+    total[t][0] = total[t][1] = _mm256_setzero_ps();
+  });
+}
+
 // Float scales. kUnit: 16, 32, or 0 for any multiple of 32 (call.unit).
 template <WeightKind K, class L, int T, bool kHasMin, int kUnit>
 QINFER_FN void TileFloat(const Call& call, const Panel& panel, uint32_t token, uint32_t row,
@@ -121,13 +135,7 @@ QINFER_FN void TileFloat(const Call& call, const Panel& panel, uint32_t token, u
   const float* scale_a[T];
   const int32_t* correction[T];
   __m256 total[T][2];
-#pragma GCC unroll 4
-  for (int t = 0; t < T; ++t) {
-    a[t] = x.codes + (token + t) * x.code_stride;
-    scale_a[t] = x.scales + (token + t) * x.scale_stride;
-    correction[t] = call.correction + (token + t) * static_cast<size_t>(call.corrections);
-    total[t][0] = total[t][1] = _mm256_setzero_ps();
-  }
+  Begin(call, token, a, scale_a, correction, total);
   const uint8_t* p = panel.codes;
   uint32_t unit = 0;
   for (uint32_t k = 0, block = 0; k < call.padded; ++block) {
@@ -175,18 +183,11 @@ QINFER_FN void TileFloat(const Call& call, const Panel& panel, uint32_t token, u
 template <WeightKind K, class L, int T, bool kHasMin>
 QINFER_FN void TileBlocks32(const Call& call, const Panel& panel, uint32_t token, uint32_t row,
                             float* out, size_t out_stride, bool prefetch) {
-  const Activations& x = *call.x;
   const int8_t* a[T];
   const float* scale_a[T];
   const int32_t* correction[T];
   __m256 total[T][2];
-#pragma GCC unroll 4
-  for (int t = 0; t < T; ++t) {
-    a[t] = x.codes + (token + t) * x.code_stride;
-    scale_a[t] = x.scales + (token + t) * x.scale_stride;
-    correction[t] = call.correction + (token + t) * static_cast<size_t>(call.corrections);
-    total[t][0] = total[t][1] = _mm256_setzero_ps();
-  }
+  Begin(call, token, a, scale_a, correction, total);
   const uint8_t* p = panel.codes;
   const uint32_t granules = call.padded / kInputGranule;
   for (uint32_t g = 0; g < granules; ++g, p += L::kGranule) {
@@ -224,13 +225,7 @@ QINFER_FN void TileSub(const Call& call, const Panel& panel, uint32_t token, uin
   const float* scale_a[T];
   const int32_t* correction[T];
   __m256 total[T][2];
-#pragma GCC unroll 4
-  for (int t = 0; t < T; ++t) {
-    a[t] = x.codes + (token + t) * x.code_stride;
-    scale_a[t] = x.scales + (token + t) * x.scale_stride;
-    correction[t] = call.correction + (token + t) * static_cast<size_t>(call.corrections);
-    total[t][0] = total[t][1] = _mm256_setzero_ps();
-  }
+  Begin(call, token, a, scale_a, correction, total);
   const uint8_t* p = panel.codes;
   const int32_t* sub = panel.subs;
   uint32_t pair = 0;
@@ -292,17 +287,11 @@ QINFER_FN bool FloatSubs(const Call& call) {
 template <class L, int T>
 QINFER_FN void TileSub16(const Call& call, const Panel& panel, uint32_t token, uint32_t row,
                          float* out, size_t out_stride, bool prefetch) {
-  const Activations& x = *call.x;
   const int8_t* a[T];
   const float* scale_a[T];
   const int32_t* correction[T];
   __m256 total[T][2];
-  Unroll<T>([&](auto t) QINFER_LAMBDA {
-    a[t] = x.codes + (token + t) * x.code_stride;
-    scale_a[t] = x.scales + (token + t) * x.scale_stride;
-    correction[t] = call.correction + (token + t) * static_cast<size_t>(call.corrections);
-    total[t][0] = total[t][1] = _mm256_setzero_ps();
-  });
+  Begin(call, token, a, scale_a, correction, total);
   const uint8_t* p = panel.codes;
   const float* sub = reinterpret_cast<const float*>(panel.subs);
   const uint32_t granules = call.padded / kInputGranule;

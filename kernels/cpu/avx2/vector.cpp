@@ -206,16 +206,8 @@ bool PanelMaxima(const float* x, size_t n, float* maxima) {
     // Of a NaN and a number the maximum is its second operand.
     maxima[i / 16] = MaxTree(_mm256_max_ps(b, _mm256_max_ps(a, lowest)));
   }
-  bool finite = _mm256_movemask_ps(bad) == 0;
-  if (i < n) {
-    float top = -__builtin_inff();
-    for (size_t j = i; j < n; ++j) {
-      finite = finite && __builtin_isfinite(x[j]);
-      top = x[j] > top ? x[j] : top;
-    }
-    maxima[i / 16] = top;
-  }
-  return finite;
+  const bool finite = _mm256_movemask_ps(bad) == 0;
+  return (i == n || ShortPanelMaximum(x + i, n - i, maxima + i / 16)) && finite;
 }
 
 }  // namespace qinfer::kernels::avx2

@@ -14,29 +14,8 @@ QINFER_INLINE void StoreCodes(__m512 v, uint32_t count, int8_t* codes) {
   memcpy(codes, all, count);
 }
 
-// A whole block of the usual size: no tails.
-QINFER_INLINE float QuantizeBlock32(const float* x, int8_t* codes) {
-  const __m512 v[2] = {_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)};
-  const __m512 a[2] = {Abs(v[0]), Abs(v[1])}, largest = Set(__FLT_MAX__);
-  const uint32_t bad = _mm512_cmp_ps_mask(a[0], largest, _CMP_NLE_UQ) |
-                       _mm512_cmp_ps_mask(a[1], largest, _CMP_NLE_UQ);
-  const float top = MaxTree(_mm512_max_ps(a[0], a[1]));
-  if (bad != 0 || top < 0x1p-110f) {
-    memset(codes, 0, 32);
-    return bad != 0 ? __builtin_nanf("") : 0.0f;
-  }
-  const __m512 inverse = Set(127.0f / top);
-  for (uint32_t i = 0; i < 2; ++i) {
-    const __m512i code = _mm512_cvtps_epi32(_mm512_mul_ps(v[i], inverse));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + 16 * i), _mm512_cvtepi32_epi8(code));
-  }
-  return top / 127.0f;
-}
-
-}  // namespace
-
-float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
-  if (count == 32) return QuantizeBlock32(x, codes);
+// Inlined, so that a count that is known needs no tails.
+QINFER_INLINE float Block(const float* x, uint32_t count, int8_t* codes) {
   __m512 amax = _mm512_setzero_ps();
   uint32_t bad = 0;
   const __m512 largest = Set(__FLT_MAX__);
@@ -54,6 +33,12 @@ float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
   for (uint32_t i = 0; i < count; i += 16)
     StoreCodes(_mm512_mul_ps(LoadTail(x + i, count - i), inverse), Min(16, count - i), codes + i);
   return top / 127.0f;
+}
+
+}  // namespace
+
+float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
+  return count == 32 ? Block(x, 32, codes) : Block(x, count, codes);
 }
 
 namespace {

@@ -222,16 +222,8 @@ bool PanelMaxima(const float* x, size_t n, float* maxima) {
     }
     maxima[i / 16] = vmaxvq_f32(top);
   }
-  bool finite = vminvq_u32(good) != 0;
-  if (i < n) {
-    float top = -__builtin_inff();
-    for (size_t j = i; j < n; ++j) {
-      finite = finite && __builtin_isfinite(x[j]);
-      top = x[j] > top ? x[j] : top;
-    }
-    maxima[i / 16] = top;
-  }
-  return finite;
+  const bool finite = vminvq_u32(good) != 0;
+  return (i == n || ShortPanelMaximum(x + i, n - i, maxima + i / 16)) && finite;
 }
 
 }  // namespace qinfer::kernels::neon
