@@ -316,6 +316,52 @@ QINFER_FN void Finish(const State& st, uint32_t rows) {
   }
 }
 
+// Tokens [token, tokens) of a block, in tiles.
+template <class Simd>
+QINFER_FN void Rows(const State& st, Tile& tile, uint32_t base, uint32_t token, uint32_t tokens) {
+  const AttentionArgs& args = *st.args;
+  uint32_t count = 0, head = 0;
+  for (uint32_t row = token * args.group_heads; token < tokens; row += count) {
+    tile.row = row;
+    for (count = 0; count < kTile && token < tokens; ++count) {
+      tile.visible[count] = Visible(args, token, base);
+      if (++head < args.group_heads) continue;
+      head = 0;
+      ++token;
+    }
+    tile.all = {tile.visible[0].begin, tile.visible[count - 1].end};
+    tile.whole =
+        tile.visible[count - 1].begin == base && tile.visible[0].end == base + kAttentionBlock;
+    if (count == 4)
+      Block<Simd, 4>(st, tile, base);
+    else if (count == 3)
+      Block<Simd, 3>(st, tile, base);
+    else if (count == 2)
+      Block<Simd, 2>(st, tile, base);
+    else
+      Block<Simd, 1>(st, tile, base);
+  }
+}
+
+// Of tokens [token, tokens), those that see all keys of the block and whose rows Simd has taken at
+// once: its WholeRows(st, tile, base, row, count) where it has that, for whole tiles.
+template <class Simd>
+QINFER_FN Range WholeTokens(const State& st, Tile& tile, uint32_t base, uint32_t token,
+                            uint32_t tokens) {
+  if constexpr (requires { Simd::kWholeRows; }) {
+    const AttentionArgs& args = *st.args;
+    const uint32_t last = base + kAttentionBlock - 1;
+    uint32_t begin = token, end = tokens;
+    if (last > args.first_position + begin) begin = last - args.first_position;
+    while (end > begin && args.FirstKey(end - 1) > base) --end;
+    while (end > begin && (end - begin) * args.group_heads % kTile != 0) --end;
+    if (end > begin && (end - begin) * args.group_heads >= Simd::kWholeRows &&
+        Simd::WholeRows(st, tile, base, begin * args.group_heads, (end - begin) * args.group_heads))
+      return {begin, end};
+  }
+  return {tokens, tokens};
+}
+
 // Table::attention. Simd has, all static:
 //   ExpOne(x): e^x
 //   Quantize(x, count, codes): QuantizeBlock
@@ -359,31 +405,13 @@ QINFER_FN void Attention(const AttentionArgs& args) {
     }
     // The tokens that see some of this block follow each other.
     const uint32_t last = base + kAttentionBlock - 1;
-    uint32_t token = base > args.first_position ? base - args.first_position : 0, head = 0;
+    uint32_t token = base > args.first_position ? base - args.first_position : 0;
     uint32_t tokens = args.tokens;
     if (args.window != 0 && uint64_t{last} + args.window < uint64_t{args.first_position} + tokens)
       tokens = last + args.window - args.first_position;
-    uint32_t count = 0;
-    for (uint32_t row = token * args.group_heads; token < tokens; row += count) {
-      tile.row = row;
-      for (count = 0; count < kTile && token < tokens; ++count) {
-        tile.visible[count] = Visible(args, token, base);
-        if (++head < args.group_heads) continue;
-        head = 0;
-        ++token;
-      }
-      tile.all = {tile.visible[0].begin, tile.visible[count - 1].end};
-      tile.whole =
-          tile.visible[count - 1].begin == base && tile.visible[0].end == base + kAttentionBlock;
-      if (count == 4)
-        Block<Simd, 4>(st, tile, base);
-      else if (count == 3)
-        Block<Simd, 3>(st, tile, base);
-      else if (count == 2)
-        Block<Simd, 2>(st, tile, base);
-      else
-        Block<Simd, 1>(st, tile, base);
-    }
+    const Range whole = WholeTokens<Simd>(st, tile, base, token, tokens);
+    Rows<Simd>(st, tile, base, token, whole.begin);
+    Rows<Simd>(st, tile, base, whole.end, tokens);
   }
   Finish<Simd>(st, rows);
 }

@@ -1,6 +1,6 @@
 // AVX-512 attention (its part of kernels/cpu/attention_fold.h): scores of keys, softmax of a block,
 // sums of values; and the KV planes it reads.
-#include "kernels/cpu/avx512/attention_values.h"
+#include "kernels/cpu/avx512/attention_whole.h"
 #include "kernels/cpu/kv_write.h"
 
 namespace qinfer::kernels::avx512 {
@@ -135,15 +135,6 @@ QINFER_FN void Scores(const State& st, Tile& tile, uint32_t base) {
 }
 
 // ---- Softmax: scores become probabilities, m and l move on -------------------------------------
-// Exp for what is at most 0, or NaN: the same bits, and anything where x is greater. From -104 on
-// the result is +0 anyway; scalef rounds once, as the last of the two products of Exp does.
-QINFER_FN __m512 ExpBelowZero(__m512 x) {
-  x = _mm512_max_ps(Set(-104.0f), x);  // NaN stays
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, Set(1.44269502f)),
-                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  return _mm512_scalef_ps(ExpOfRest(x, n), n);
-}
-
 // kWhole: all rows see all keys of the block.
 template <int R, bool kWhole>
 QINFER_FN void SoftmaxRows(const State& st, Tile& tile, uint32_t base) {
@@ -244,6 +235,18 @@ struct AttentionSimd {
                          const float* scales, const float* decay, Range pages, uint32_t base,
                          uint32_t at) {
     avx512::AddInt8<R, C>(st, o, weights, scales, decay, pages, base, at);
+  }
+  static constexpr uint32_t kWholeRows = 12;
+  QINFER_FN bool WholeRows(const State& st, Tile& tile, uint32_t base, uint32_t row,
+                           uint32_t count) {
+    const AttentionArgs& args = *st.args;
+    if (args.k_type != KvType::kInt8 || args.v_type != KvType::kInt8 || args.softcap != 0.0f ||
+        (args.head_dim | args.v_head_dim) % layout::kKvGroup != 0)
+      return false;
+    for (uint32_t& key = tile.unprepared.begin; key < tile.unprepared.end; key += kPageTokens)
+      avx512::PrepareInt8(st, key, base);
+    WholeTiles(st, base, row, count / kRows);
+    return true;
   }
   QINFER_FN void ToHalf(const float* x, uint32_t n, uint16_t* out) {
     _mm256_storeu_si256(

@@ -37,6 +37,15 @@ QINFER_FN __m512 TreeOfRows(const __m512* v, F&& f) {
   return f(z, _mm512_permute_ps(z, 0xb1));
 }
 
+// Exp for what is at most 0, or NaN: the same bits, and anything where x is greater. From -104 on
+// the result is +0 anyway; scalef rounds once, as the last of the two products of Exp does.
+QINFER_FN __m512 ExpBelowZero(__m512 x) {
+  x = _mm512_max_ps(Set(-104.0f), x);  // NaN stays
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, Set(1.44269502f)),
+                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  return _mm512_scalef_ps(ExpOfRest(x, n), n);
+}
+
 // ---- Floats -----------------------------------------------------------------------------------
 // Sixteen values at `at` of a slot's row of V; `n` of them exist.
 template <KvType V>
@@ -106,6 +115,24 @@ QINFER_FN void PrepareInt8(const State& st, uint32_t key, uint32_t base) {
   }
 }
 
+// As integers weights have the same order, and what is no weight lies above.
+QINFER_FN __m512 LargerWeight(__m512 x, __m512 y) {
+  return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(x), _mm512_castps_si512(y)));
+}
+// From the largest weights: what makes codes of weights, and (the result) weights of codes.
+QINFER_FN __m512 WeightFactors(__m512 largest, __m512* inverse) {
+  const __mmask16 none = _mm512_cmp_ps_mask(largest, Set(0x1p-110f), _CMP_LT_OQ);
+  const __mmask16 bad = _mm512_cmpge_epu32_mask(_mm512_castps_si512(largest),
+                                                _mm512_castps_si512(Set(__builtin_inff())));
+  const __mmask16 good = static_cast<__mmask16>(~(none | bad));
+  *inverse = _mm512_maskz_mov_ps(good, _mm512_div_ps(Set(255.0f), largest));
+  const __m512 scale = _mm512_maskz_mov_ps(good, _mm512_mul_ps(largest, Set(1.0f / 255.0f)));
+  return _mm512_mask_mov_ps(scale, bad, Set(__builtin_nanf("")));
+}
+QINFER_FN __m128i WeightCodes(__m512 weights, __m512 inverse) {
+  return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(weights, inverse)));
+}
+
 // kWhole: all rows see all keys of the block.
 template <int R, bool kWhole>
 QINFER_FN void QuantizeWeights(const State& st, const Tile& tile, uint32_t base, Range pages,
@@ -123,26 +150,15 @@ QINFER_FN void QuantizeWeights(const State& st, const Tile& tile, uint32_t base,
         w[r][i] = _mm512_maskz_mov_ps(VisibleMask(tile.visible[r], base + at), w[r][i]);
     });
   });
-  // As integers weights have the same order, and what is no weight lies above.
-  const auto larger = [](__m512 x, __m512 y) QINFER_LAMBDA {
-    return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(x), _mm512_castps_si512(y)));
-  };
   Unroll<R>([&](auto r) QINFER_LAMBDA {
-    top[r] = larger(larger(w[r][0], w[r][1]), larger(w[r][2], w[r][3]));
+    top[r] = LargerWeight(LargerWeight(w[r][0], w[r][1]), LargerWeight(w[r][2], w[r][3]));
   });
-  const __m512 largest = TreeOfRows(top, larger);
-  const __mmask16 none = _mm512_cmp_ps_mask(largest, Set(0x1p-110f), _CMP_LT_OQ);
-  const __mmask16 bad = _mm512_cmpge_epu32_mask(_mm512_castps_si512(largest),
-                                                _mm512_castps_si512(Set(__builtin_inff())));
-  const __mmask16 good = static_cast<__mmask16>(~(none | bad));
-  const __m512 inverse = _mm512_maskz_mov_ps(good, _mm512_div_ps(Set(255.0f), largest));
-  const __m512 scale = _mm512_maskz_mov_ps(good, _mm512_mul_ps(largest, Set(1.0f / 255.0f)));
-  Gather(scales, kRows, _mm512_mask_mov_ps(scale, bad, Set(__builtin_nanf(""))));
+  __m512 inverse;
+  Gather(scales, kRows, WeightFactors(TreeOfRows(top, LargerWeight), &inverse));
   Unroll<R>([&](auto r) QINFER_LAMBDA {
     const __m512 by = _mm512_shuffle_f32x4(inverse, inverse, r * 0x55);
     Unroll<4>([&](auto i) QINFER_LAMBDA {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(weights[r] + i * 16),
-                       _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(w[r][i], by))));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(weights[r] + i * 16), WeightCodes(w[r][i], by));
     });
   });
 }
