@@ -316,14 +316,14 @@ QINFER_FN void Finish(const State& st, uint32_t rows) {
   }
 }
 
-// Tokens [token, tokens) of a block, in tiles.
+// Rows [row, end) in tiles, for a block.
 template <class Simd>
-QINFER_FN void Rows(const State& st, Tile& tile, uint32_t base, uint32_t token, uint32_t tokens) {
+QINFER_FN void Rows(const State& st, Tile& tile, uint32_t base, uint32_t row, uint32_t end) {
   const AttentionArgs& args = *st.args;
-  uint32_t count = 0, head = 0;
-  for (uint32_t row = token * args.group_heads; token < tokens; row += count) {
+  uint32_t token = row / args.group_heads, head = row % args.group_heads, count = 0;
+  for (; row < end; row += count) {
     tile.row = row;
-    for (count = 0; count < kTile && token < tokens; ++count) {
+    for (count = 0; count < kTile && row + count < end; ++count) {
       tile.visible[count] = Visible(args, token, base);
       if (++head < args.group_heads) continue;
       head = 0;
@@ -343,23 +343,26 @@ QINFER_FN void Rows(const State& st, Tile& tile, uint32_t base, uint32_t token, 
   }
 }
 
-// Of tokens [token, tokens), those that see all keys of the block and whose rows Simd has taken at
-// once: its WholeRows(st, tile, base, row, count) where it has that, for whole tiles.
+// Of the rows of tokens [token, tokens) Simd takes whole tiles at once if it can.
 template <class Simd>
-QINFER_FN Range WholeTokens(const State& st, Tile& tile, uint32_t base, uint32_t token,
-                            uint32_t tokens) {
-  if constexpr (requires { Simd::kWholeRows; }) {
-    const AttentionArgs& args = *st.args;
-    const uint32_t last = base + kAttentionBlock - 1;
-    uint32_t begin = token, end = tokens;
-    if (last > args.first_position + begin) begin = last - args.first_position;
-    while (end > begin && args.FirstKey(end - 1) > base) --end;
-    while (end > begin && (end - begin) * args.group_heads % kTile != 0) --end;
-    if (end > begin && (end - begin) * args.group_heads >= Simd::kWholeRows &&
-        Simd::WholeRows(st, tile, base, begin * args.group_heads, (end - begin) * args.group_heads))
-      return {begin, end};
+QINFER_FN void Tokens(const State& st, Tile& tile, uint32_t base, uint32_t token, uint32_t tokens) {
+  const AttentionArgs& args = *st.args;
+  uint32_t row = token * args.group_heads;
+  const uint32_t end = tokens * args.group_heads;
+  if constexpr (requires { Simd::Pipeline; }) {
+    if (token < tokens && Simd::Pipelines(args, end - row)) {
+      const uint32_t last = base + kAttentionBlock - 1;
+      if (last > args.first_position + token) token = Min(tokens, last - args.first_position);
+      while (tokens > token && args.FirstKey(tokens - 1) > base) --tokens;
+      const uint32_t stop = end - (end - row) % kTile;
+      Range whole = {row + (token * args.group_heads - row + kTile - 1) / kTile * kTile,
+                     row + (tokens * args.group_heads - row) / kTile * kTile};
+      if (whole.begin >= whole.end) whole = {stop, stop};
+      Simd::Pipeline(st, tile, base, row, whole, stop);
+      row = stop;
+    }
   }
-  return {tokens, tokens};
+  Rows<Simd>(st, tile, base, row, end);
 }
 
 // Table::attention. Simd has, all static:
@@ -377,6 +380,8 @@ QINFER_FN Range WholeTokens(const State& st, Tile& tile, uint32_t base, uint32_t
 //       that are masked
 //     AddInt8<R, C>(st, o, weights, scales, decay, pages, base, at): o[r][at .. at + C * lanes) =
 //       fma(sum of weights[r][key - base] * code over whole pages, scales[r], o * decay[r])
+//   Or not: Pipelines(args, rows), whether it takes all tiles of so many rows that see some of a
+//     block at once: Pipeline(st, tile, base, row, whole, end), those of `whole` see all of it
 template <class Simd>
 QINFER_FN void Attention(const AttentionArgs& args) {
   State st = Prepare<Simd>(args);
@@ -409,9 +414,7 @@ QINFER_FN void Attention(const AttentionArgs& args) {
     uint32_t tokens = args.tokens;
     if (args.window != 0 && uint64_t{last} + args.window < uint64_t{args.first_position} + tokens)
       tokens = last + args.window - args.first_position;
-    const Range whole = WholeTokens<Simd>(st, tile, base, token, tokens);
-    Rows<Simd>(st, tile, base, token, whole.begin);
-    Rows<Simd>(st, tile, base, whole.end, tokens);
+    Tokens<Simd>(st, tile, base, token, tokens);
   }
   Finish<Simd>(st, rows);
 }

@@ -1,6 +1,6 @@
 // AVX-512 attention (its part of kernels/cpu/attention_fold.h): scores of keys, softmax of a block,
 // sums of values; and the KV planes it reads.
-#include "kernels/cpu/avx512/attention_whole.h"
+#include "kernels/cpu/avx512/attention_pipeline.h"
 #include "kernels/cpu/kv_write.h"
 
 namespace qinfer::kernels::avx512 {
@@ -236,17 +236,18 @@ struct AttentionSimd {
                          uint32_t at) {
     avx512::AddInt8<R, C>(st, o, weights, scales, decay, pages, base, at);
   }
-  static constexpr uint32_t kWholeRows = 12;
-  QINFER_FN bool WholeRows(const State& st, Tile& tile, uint32_t base, uint32_t row,
-                           uint32_t count) {
-    const AttentionArgs& args = *st.args;
-    if (args.k_type != KvType::kInt8 || args.v_type != KvType::kInt8 || args.softcap != 0.0f ||
-        (args.head_dim | args.v_head_dim) % layout::kKvGroup != 0)
-      return false;
+  QINFER_FN bool Pipelines(const AttentionArgs& args, uint32_t rows) {
+    return rows >= 3 * kRows && args.k_type == KvType::kInt8 && args.v_type == KvType::kInt8 &&
+           args.softcap == 0.0f && (args.head_dim | args.v_head_dim) % layout::kKvGroup == 0;
+  }
+  QINFER_FN void Pipeline(const State& st, Tile& tile, uint32_t base, uint32_t row, Range whole,
+                          uint32_t end) {
+    PrepareBlock(st, base, tile.unprepared);
     for (uint32_t& key = tile.unprepared.begin; key < tile.unprepared.end; key += kPageTokens)
       avx512::PrepareInt8(st, key, base);
-    WholeTiles(st, base, row, count / kRows);
-    return true;
+    Tiles<false>(st, base, row, whole.begin);
+    Tiles<true>(st, base, whole.begin, whole.end);
+    Tiles<false>(st, base, whole.end, end);
   }
   QINFER_FN void ToHalf(const float* x, uint32_t n, uint16_t* out) {
     _mm256_storeu_si256(

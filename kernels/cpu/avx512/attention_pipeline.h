@@ -20,6 +20,7 @@ struct Scored {
   alignas(64) float sum[kRows][16];
   float m[kRows];
   float decay[kRows];
+  uint16_t visible[kRows][4];  // not where all rows see all keys of the block
   uint32_t row;
 };
 // Weights of a tile for a group of values.
@@ -39,49 +40,41 @@ QINFER_FN float* BlockValueScales(const State& st) {
   return reinterpret_cast<float*>(BlockKeys(st) +
                                   (st.args->head_dim + st.groups * size_t{4}) * kAttentionBlock);
 }
-QINFER_FN void PrepareBlock(const State& st, uint32_t base) {
+QINFER_FN void PrepareBlock(const State& st, uint32_t base, Range keys) {
   const AttentionArgs& args = *st.args;
-  uint8_t* const out = BlockKeys(st);
-  float* const value_scales = BlockValueScales(st);
   const size_t codes = layout::KCodeBytes(args.head_dim);
   const __m512i flip = _mm512_set1_epi8(-128);
-  for (uint32_t i = 0; i < kAttentionBlock / kPageTokens; ++i) {
-    const uint32_t key = base + i * kPageTokens;
+  for (uint32_t key = keys.begin; key < keys.end; key += kPageTokens) {
+    uint8_t* const out = BlockKeys(st) + (key - base) * 4;
+    float* const value_scales = BlockValueScales(st) + (key - base);
     const uint8_t* plane = fold::Page(args, key) + args.k_offset;
     const ptrdiff_t ahead = fold::Ahead(args, key);
     const size_t end = codes + st.groups * size_t{64};
     for (size_t at = 0; at < end; at += 64) {
       const __m512i line = Load(plane + at);
       fold::Ask(plane + at, ahead);
-      _mm512_storeu_si512(out + at * 4 + i * 64, at < codes ? _mm512_xor_si512(line, flip) : line);
+      _mm512_storeu_si512(out + at * 4, at < codes ? _mm512_xor_si512(line, flip) : line);
     }
     for (uint32_t g = 0; g * layout::kKvGroup < args.v_head_dim; ++g)
-      _mm512_storeu_ps(value_scales + g * kAttentionBlock + i * kPageTokens,
+      _mm512_storeu_ps(value_scales + g * kAttentionBlock,
                        _mm512_loadu_ps(fold::ValueScales(st, key, g)));
   }
 }
 
-// Zen 5: stores of 64 bytes take turns with multiply-adds, two of 32 bytes do not.
-QINFER_FN void StoreHalves(float* p, __m512 v) {
-#if defined(X64)
-  _mm512_storeu_ps(p, v);
-#else
-  _mm256_storeu_ps(p, _mm512_castps512_ps256(v));
-  _mm256_storeu_ps(p + 8, _mm512_extractf32x8_ps(v, 1));
-#endif
-}
-
 // A sixteen of the tile before: scores become probabilities.
+template <bool kWhole>
 QINFER_FN void ExpStep(Scored& tile, uint32_t r, uint32_t i, __m512& sum) {
   float* at = tile.p[r] + i * 16;
-  const __m512 p = ExpBelowZero(_mm512_sub_ps(_mm512_loadu_ps(at), Set(tile.m[r])));
-  StoreHalves(at, p);
+  __m512 p = ExpBelowZero(_mm512_sub_ps(_mm512_loadu_ps(at), Set(tile.m[r])));
+  if constexpr (!kWhole) p = _mm512_maskz_mov_ps(tile.visible[r][i], p);
+  _mm512_storeu_ps(at, p);
   sum = _mm512_add_ps(sum, p);
 }
 
 // Keys times the queries of four rows from `row`; with kExp the exponentials of the tile before.
-template <bool kExp>
-QINFER_FN void WholeScores(const State& st, uint32_t row, Scored& tile, Scored& before) {
+template <bool kWhole, bool kExp>
+QINFER_FN void TileScores(const State& st, uint32_t base, uint32_t row, Scored& tile,
+                          Scored& before) {
   const size_t stride = st.q_stride, groups = st.groups;
   const int8_t* q = st.q_codes + row * stride;
   const size_t first = row * groups;
@@ -111,10 +104,10 @@ QINFER_FN void WholeScores(const State& st, uint32_t row, Scored& tile, Scored& 
       for (uint32_t r = 0; r < kRows; ++r) {
         __m512 sum = _mm512_setzero_ps();
         Unroll<4>([&](auto i) QINFER_LAMBDA {
-          ExpStep(before, r, static_cast<uint32_t>(i), sum);
+          ExpStep<kWhole>(before, r, static_cast<uint32_t>(i), sum);
           multiply(static_cast<uint32_t>(i));
         });
-        StoreHalves(before.sum[r], sum);
+        _mm512_storeu_ps(before.sum[r], sum);
         keys += 4 * 256;
         q += 16;
       }
@@ -135,28 +128,40 @@ QINFER_FN void WholeScores(const State& st, uint32_t row, Scored& tile, Scored& 
     });
     if (++g == groups) break;
     Unroll<kRows>([&](auto r) QINFER_LAMBDA {
-      Unroll<4>([&](auto p) QINFER_LAMBDA { StoreHalves(tile.p[r] + p * 16, s[r][p]); });
+      Unroll<4>([&](auto p) QINFER_LAMBDA { _mm512_storeu_ps(tile.p[r] + p * 16, s[r][p]); });
     });
     sums = tile.p;
   }
   const __m512 scale = Set(st.args->scale);
   Unroll<kRows>([&](auto r) QINFER_LAMBDA {
     __m512 top = Set(-__builtin_inff());
+    Range visible = {};
+    if constexpr (!kWhole)
+      visible =
+          fold::Visible(*st.args, (row + static_cast<uint32_t>(r)) / st.args->group_heads, base);
     Unroll<4>([&](auto p) QINFER_LAMBDA {
       const __m512 x = _mm512_mul_ps(s[r][p], scale);
-      StoreHalves(tile.p[r] + p * 16, x);
-      top = _mm512_max_ps(x, top);  // the second operand where one is NaN
+      _mm512_storeu_ps(tile.p[r] + p * 16, x);
+      // max_ps gives its second operand where one is NaN.
+      if constexpr (kWhole) {
+        top = _mm512_max_ps(x, top);
+      } else {
+        tile.visible[r][p] = VisibleMask(visible, base + p * 16);
+        top = _mm512_mask_max_ps(top, tile.visible[r][p], x, top);
+      }
     });
-    StoreHalves(tile.top[r], top);
+    _mm512_storeu_ps(tile.top[r], top);
   });
   tile.row = row;
 }
 
+template <bool kWhole>
 QINFER_FN void ExpTile(Scored& tile) {
   for (uint32_t r = 0; r < kRows; ++r) {
     __m512 sum = _mm512_setzero_ps();
-    Unroll<4>([&](auto i) QINFER_LAMBDA { ExpStep(tile, r, static_cast<uint32_t>(i), sum); });
-    StoreHalves(tile.sum[r], sum);
+    Unroll<4>([&](auto i)
+                  QINFER_LAMBDA { ExpStep<kWhole>(tile, r, static_cast<uint32_t>(i), sum); });
+    _mm512_storeu_ps(tile.sum[r], sum);
   }
 }
 
@@ -180,12 +185,17 @@ QINFER_FN void AddSums(const State& st, const Scored& tile) {
   float* l = st.l + tile.row;
   Gather(l, 15, _mm512_fmadd_ps(Spread(l, 15), Spread(tile.decay, 15), total));
 }
+template <bool kWhole>
 QINFER_FN __m512 Weight(const Scored& tile, const float* scales, int r, int i) {
-  return _mm512_mul_ps(_mm512_loadu_ps(tile.p[r] + i * 16), _mm512_loadu_ps(scales + i * 16));
+  const __m512 w =
+      _mm512_mul_ps(_mm512_loadu_ps(tile.p[r] + i * 16), _mm512_loadu_ps(scales + i * 16));
+  return kWhole ? w : _mm512_maskz_mov_ps(tile.visible[r][i], w);
 }
+template <bool kWhole>
 QINFER_FN __m512 LargestWeights(const Scored& tile, const float* scales, int r) {
-  return LargerWeight(LargerWeight(Weight(tile, scales, r, 0), Weight(tile, scales, r, 1)),
-                      LargerWeight(Weight(tile, scales, r, 2), Weight(tile, scales, r, 3)));
+  return LargerWeight(
+      LargerWeight(Weight<kWhole>(tile, scales, r, 0), Weight<kWhole>(tile, scales, r, 1)),
+      LargerWeight(Weight<kWhole>(tile, scales, r, 2), Weight<kWhole>(tile, scales, r, 3)));
 }
 QINFER_FN void ScaleWeights(const __m512* top, const Scored& tile, Weighed& out) {
   __m512 inverse;
@@ -195,14 +205,15 @@ QINFER_FN void ScaleWeights(const __m512* top, const Scored& tile, Weighed& out)
   memcpy(out.decay, tile.decay, sizeof(out.decay));
   out.row = tile.row;
 }
+template <bool kWhole>
 QINFER_FN void WriteWeights(const Scored& tile, const float* scales, int r, int i, Weighed& out) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out.codes[r] + i * 16),
-                   WeightCodes(Weight(tile, scales, r, i), Set(out.inverse[r])));
+                   WeightCodes(Weight<kWhole>(tile, scales, r, i), Set(out.inverse[r])));
 }
 
 // o of four rows, 64 values: * decay + weights * values of `done`, while those of `tile` for
 // `group` become `next`; of the last group also the maxima of the tile after that.
-template <bool kAdd, bool kWeigh>
+template <bool kWhole, bool kAdd, bool kWeigh>
 QINFER_FN void Values(const State& st, const Weighed& done, const Scored& tile, uint32_t group,
                       Weighed& next, Scored* after) {
   const size_t four = st.args->v_head_dim * size_t{4};
@@ -230,15 +241,15 @@ QINFER_FN void Values(const State& st, const Weighed& done, const Scored& tile, 
   Unroll<16>([&](auto i) QINFER_LAMBDA {
     if constexpr (kAdd) multiply(i);
     if constexpr (kWeigh) {
-      if constexpr (i < 4) top[i] = LargestWeights(tile, scales, i);
+      if constexpr (i < 4) top[i] = LargestWeights<kWhole>(tile, scales, i);
       if constexpr (i == 4) ScaleWeights(top, tile, next);
       if constexpr (i == 5)
         if (after != nullptr) MoveMaxima(st, *after);
       if constexpr (i == 6)
         if (group == 0) AddSums(st, tile);
       if constexpr (i >= 8) {
-        WriteWeights(tile, scales, i / 2 - 4, i % 2 * 2, next);
-        WriteWeights(tile, scales, i / 2 - 4, i % 2 * 2 + 1, next);
+        WriteWeights<kWhole>(tile, scales, i / 2 - 4, i % 2 * 2, next);
+        WriteWeights<kWhole>(tile, scales, i / 2 - 4, i % 2 * 2 + 1, next);
       }
     }
   });
@@ -248,38 +259,41 @@ QINFER_FN void Values(const State& st, const Weighed& done, const Scored& tile, 
       float* o = st.o + (done.row + static_cast<uint32_t>(r)) * st.o_stride + done.at;
       Unroll<4>([&](auto c) QINFER_LAMBDA {
         float* to = o + c * 16;
-        StoreHalves(to, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][c]), Set(done.scales[r]),
-                                        _mm512_mul_ps(_mm512_loadu_ps(to), Set(done.decay[r]))));
+        _mm512_storeu_ps(to,
+                         _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][c]), Set(done.scales[r]),
+                                         _mm512_mul_ps(_mm512_loadu_ps(to), Set(done.decay[r]))));
       });
     });
   }
 }
 
-// `tiles` tiles from `row`.
-QINFER_FN void WholeTiles(const State& st, uint32_t base, uint32_t row, uint32_t tiles) {
+// Tiles of rows [row, end). kWhole: all of them see all keys of the block.
+template <bool kWhole>
+__attribute__((noinline)) void Tiles(const State& st, uint32_t base, uint32_t row, uint32_t end) {
+  if (row >= end) return;
   Scored scored[2];
   Weighed weighed[2];
   const uint32_t groups = st.args->v_head_dim / layout::kKvGroup;
-  PrepareBlock(st, base);
-  WholeScores<false>(st, row, scored[0], scored[0]);
+  TileScores<kWhole, false>(st, base, row, scored[0], scored[0]);
   MoveMaxima(st, scored[0]);
   uint32_t unit = 0;
-  for (uint32_t t = 0; t < tiles; ++t) {
+  for (uint32_t t = 0; row < end; ++t, row += kRows) {
     Scored& tile = scored[t % 2];
-    Scored* after = t + 1 < tiles ? &scored[(t + 1) % 2] : nullptr;
+    Scored* after = row + kRows < end ? &scored[(t + 1) % 2] : nullptr;
     if (after != nullptr)
-      WholeScores<true>(st, row + (t + 1) * kRows, *after, tile);
+      TileScores<kWhole, true>(st, base, row + kRows, *after, tile);
     else
-      ExpTile(tile);
+      ExpTile<kWhole>(tile);
     for (uint32_t g = 0; g < groups; ++g, ++unit) {
       Weighed &next = weighed[unit % 2], &done = weighed[(unit + 1) % 2];
       if (unit == 0)
-        Values<false, true>(st, done, tile, g, next, after);
+        Values<kWhole, false, true>(st, done, tile, g, next, after);
       else
-        Values<true, true>(st, done, tile, g, next, g == 0 ? after : nullptr);
+        Values<kWhole, true, true>(st, done, tile, g, next, g == 0 ? after : nullptr);
     }
   }
-  Values<true, false>(st, weighed[(unit + 1) % 2], scored[0], 0, weighed[unit % 2], nullptr);
+  Values<kWhole, true, false>(st, weighed[(unit + 1) % 2], scored[0], 0, weighed[unit % 2],
+                              nullptr);
 }
 
 }  // namespace
