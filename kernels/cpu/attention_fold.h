@@ -232,19 +232,23 @@ QINFER_FN State Prepare(const AttentionArgs& args) {
                         args.FirstKey(row / args.group_heads) / kAttentionSpan == args.span);
     st.m[row] = sinks ? args.sinks[row % args.group_heads] : -__builtin_inff();
     st.l[row] = sinks ? 1.0f : 0.0f;
-    if (args.k_type != KvType::kInt8) continue;
+  }
+  if (args.k_type != KvType::kInt8) return st;
+  for (uint32_t row = 0; row < rows; ++row) {
     const float* q = QueryRow(args, row);
     int8_t* codes = st.q_codes + row * st.q_stride;
     for (uint32_t g = 0; g < st.groups; ++g) {
       const uint32_t at = g * layout::kKvGroup;
-      const size_t index = row * static_cast<size_t>(st.groups) + g;
-      const uint32_t count = Min(layout::kKvGroup, args.head_dim - at);
-      st.q_scales[index] = Simd::Quantize(q + at, count, codes + at);
-      int32_t sum = 0;
-      for (uint32_t i = 0; i < count; ++i) sum += codes[at + i];
-      st.q_starts[index] = -128 * sum;
+      st.q_scales[row * size_t{st.groups} + g] =
+          Simd::Quantize(q + at, Min(layout::kKvGroup, args.head_dim - at), codes + at);
     }
     memset(codes + args.head_dim, 0, st.q_stride - args.head_dim);
+  }
+  // Not before all codes are written: wide loads wait for narrow stores.
+  for (size_t g = 0; g < groups; ++g) {
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < layout::kKvGroup; ++i) sum += st.q_codes[g * layout::kKvGroup + i];
+    st.q_starts[g] = -128 * sum;
   }
   return st;
 }
