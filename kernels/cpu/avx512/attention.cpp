@@ -236,8 +236,9 @@ struct AttentionSimd {
                          uint32_t at) {
     avx512::AddInt8<R, C>(st, o, weights, scales, decay, pages, base, at);
   }
+  // Measured: with fewer tiles it does not pay.
   QINFER_FN bool Pipelines(const AttentionArgs& args, uint32_t rows) {
-    return rows >= 3 * kRows && args.k_type == KvType::kInt8 && args.v_type == KvType::kInt8 &&
+    return rows >= 6 * kRows && args.k_type == KvType::kInt8 && args.v_type == KvType::kInt8 &&
            args.softcap == 0.0f && (args.head_dim | args.v_head_dim) % layout::kKvGroup == 0;
   }
   QINFER_FN void Pipeline(const State& st, Tile& tile, uint32_t base, uint32_t row, Range whole,

@@ -1,7 +1,8 @@
-// AVX-512: blocks of INT8 keys and values that many rows see whole. Tiles of four rows go through
-// a pipeline: while the keys of one are multiplied, the exponentials of the tile before fill the
-// gaps, and the weights of that one are made while values of an earlier one are added up, so that
-// no tile waits for its own maximum, division or conversion.
+// AVX-512: a block of INT8 keys and values for many rows. Tiles of four rows go through a pipeline:
+// between the products of keys of one lie the exponentials of the tile before, and the weights of
+// that one are made between the products of values of an earlier one, so that no tile waits for its
+// own maximum, division or conversion. The order of instructions matters: the processor does not
+// look ahead over a whole phase.
 #pragma once
 
 #include "kernels/cpu/avx512/attention_values.h"
@@ -40,6 +41,8 @@ QINFER_FN float* BlockValueScales(const State& st) {
   return reinterpret_cast<float*>(BlockKeys(st) +
                                   (st.args->head_dim + st.groups * size_t{4}) * kAttentionBlock);
 }
+// These, the scales of values, and the lines of the next block asked for. What no row sees stays as
+// it is: masks cover it.
 QINFER_FN void PrepareBlock(const State& st, uint32_t base, Range keys) {
   const AttentionArgs& args = *st.args;
   const size_t codes = layout::KCodeBytes(args.head_dim);
@@ -58,6 +61,10 @@ QINFER_FN void PrepareBlock(const State& st, uint32_t base, Range keys) {
     for (uint32_t g = 0; g * layout::kKvGroup < args.v_head_dim; ++g)
       _mm512_storeu_ps(value_scales + g * kAttentionBlock,
                        _mm512_loadu_ps(fold::ValueScales(st, key, g)));
+    const uint8_t* values = fold::ValuePlane(st, key);
+    const ptrdiff_t values_ahead = fold::ValuesAhead(args, key);
+    for (size_t at = 0; at < layout::ValuePlaneBytes(KvType::kInt8, args.v_head_dim); at += 64)
+      fold::Ask(values + at, values_ahead);
   }
 }
 
@@ -212,7 +219,7 @@ QINFER_FN void WriteWeights(const Scored& tile, const float* scales, int r, int 
 }
 
 // o of four rows, 64 values: * decay + weights * values of `done`, while those of `tile` for
-// `group` become `next`; of the last group also the maxima of the tile after that.
+// `group` become `next`, and the maxima of the tile `after` it move on.
 template <bool kWhole, bool kAdd, bool kWeigh>
 QINFER_FN void Values(const State& st, const Weighed& done, const Scored& tile, uint32_t group,
                       Weighed& next, Scored* after) {
@@ -267,7 +274,8 @@ QINFER_FN void Values(const State& st, const Weighed& done, const Scored& tile, 
   }
 }
 
-// Tiles of rows [row, end). kWhole: all of them see all keys of the block.
+// Tiles of rows [row, end). kWhole: all of them see all keys of the block. A function of its own,
+// for its registers.
 template <bool kWhole>
 __attribute__((noinline)) void Tiles(const State& st, uint32_t base, uint32_t row, uint32_t end) {
   if (row >= end) return;
