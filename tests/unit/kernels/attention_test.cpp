@@ -244,7 +244,7 @@ TEST(Attention, SpansTogetherAndApart) {
         c.window = window;
         c.latent = latent;
         c.sinks = !latent;
-        c.v_head_dim = 40;
+        c.v_head_dim = latent ? 40 : 64;
         c.group_heads = 2;
         const Cache cache(c, Ref(), rng);
         for (const uint32_t first : {1015u, 2040u}) {
@@ -272,10 +272,10 @@ TEST(Attention, SpansTogetherAndApart) {
 TEST(Attention, Int8ValuesOfEverySize) {
   std::vector<const Table*> tables = TablesUnderTest();
   tables.push_back(&Ref());
-  for (const uint32_t window : {0u, 50u}) {
+  for (const uint32_t window : {0u, 50u, 128u}) {
     Case c;
     c.k_type = c.v_type = KvType::kInt8;
-    c.v_head_dim = 96;
+    c.v_head_dim = window == 50 ? 96 : 128;
     c.window = window;
     Rng rng(25);
     Cache cache(c, Ref(), rng);
@@ -294,7 +294,8 @@ TEST(Attention, Int8ValuesOfEverySize) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     for (size_t slot = c.length % 16; slot < 16; ++slot)
       for (size_t g = 0; g < 2; ++g)
-        std::memcpy(last.data() + cache.v_offset + 96 * 16 + (g * 16 + slot) * 4, &nan, 4);
+        std::memcpy(last.data() + cache.v_offset + c.v_head_dim * 16 + (g * 16 + slot) * 4, &nan,
+                    4);
     const std::vector<float> whole = cache.Run(Ref(), 0, c.length);
     const size_t stride = size_t{c.group_heads} * c.v_head_dim;
     for (const Table* table : tables) {
