@@ -127,10 +127,6 @@ QINFER_FN __m512 Or(__m512 x, __m512 y) {
   return _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(x), _mm512_castps_si512(y)));
 }
 
-QINFER_FN __m512 PowerOfTwo(__m512i n) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
-}
-
 // e^x / 2^n, where n is x / ln 2 rounded.
 QINFER_FN __m512 ExpOfRest(__m512 x, __m512 n) {
   __m512 r = _mm512_fmadd_ps(n, Set(-0x1.62e4p-1f), x);
@@ -144,17 +140,14 @@ QINFER_FN __m512 ExpOfRest(__m512 x, __m512 n) {
   return _mm512_add_ps(_mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r), Set(1.0f));
 }
 
+// The reference's last product with a power of two rounds once, as scalef does. From -104 on that
+// gives +0, and 200 is beyond infinity; NaN passes.
 QINFER_FN __m512 Exp(__m512 x) {
-  const __m512 magic = Set(12582912.0f);
-  const __m512 n = _mm512_sub_ps(_mm512_add_ps(_mm512_mul_ps(x, Set(1.44269502f)), magic), magic);
-  __m512 p = ExpOfRest(x, n);
-  const __m512i k = _mm512_cvttps_epi32(n), half = _mm512_srai_epi32(k, 1);
-  p = _mm512_mul_ps(_mm512_mul_ps(p, PowerOfTwo(half)), PowerOfTwo(_mm512_sub_epi32(k, half)));
-  p = _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, Set(88.7228394f), _CMP_GT_OQ),
-                         Set(__builtin_inff()));
-  p = _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, Set(-103.9720841f), _CMP_LT_OQ),
-                         _mm512_setzero_ps());
-  return _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), x);
+  const __mmask16 over = _mm512_cmp_ps_mask(x, Set(88.7228394f), _CMP_GT_OQ);
+  x = _mm512_mask_mov_ps(_mm512_max_ps(Set(-104.0f), x), over, Set(200.0f));
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, Set(1.44269502f)),
+                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  return _mm512_scalef_ps(ExpOfRest(x, n), n);
 }
 
 QINFER_FN __m512 Tanh(__m512 x) {

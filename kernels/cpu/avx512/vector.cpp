@@ -1,76 +1,7 @@
-// AVX-512 operations on vectors: activation quantization, norms, gates, rope and what sampling
-// needs.
+// AVX-512 operations on vectors: norms, gates, rope and what sampling needs.
 #include "kernels/cpu/avx512/avx512.h"
-#include "kernels/cpu/sum_codes.h"
 
 namespace qinfer::kernels::avx512 {
-
-namespace {
-
-// Rounds up to sixteen values to the nearest even codes.
-QINFER_INLINE void StoreCodes(__m512 v, uint32_t count, int8_t* codes) {
-  int8_t all[16];
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(all), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
-  memcpy(codes, all, count);
-}
-
-// Inlined, so that a count that is known needs no tails.
-QINFER_INLINE float Block(const float* x, uint32_t count, int8_t* codes) {
-  __m512 amax = _mm512_setzero_ps();
-  uint32_t bad = 0;
-  const __m512 largest = Set(__FLT_MAX__);
-  for (uint32_t i = 0; i < count; i += 16) {
-    const __m512 a = Abs(LoadTail(x + i, count - i));
-    bad |= _mm512_cmp_ps_mask(a, largest, _CMP_NLE_UQ);
-    amax = _mm512_max_ps(a, amax);
-  }
-  const float top = MaxTree(amax);
-  if (bad != 0 || top < 0x1p-110f) {
-    memset(codes, 0, count);
-    return bad != 0 ? __builtin_nanf("") : 0.0f;
-  }
-  const __m512 inverse = Set(127.0f / top);
-  for (uint32_t i = 0; i < count; i += 16)
-    StoreCodes(_mm512_mul_ps(LoadTail(x + i, count - i), inverse), Min(16, count - i), codes + i);
-  return top / 127.0f;
-}
-
-}  // namespace
-
-float QuantizeBlock(const float* x, uint32_t count, int8_t* codes) {
-  return count == 32 ? Block(x, 32, codes) : Block(x, count, codes);
-}
-
-namespace {
-
-// One block at a given scale; returns it, or NaN.
-float StaticBlock(const float* x, uint32_t count, float scale, int8_t* codes) {
-  uint32_t bad = 0;
-  const __m512 largest = Set(__FLT_MAX__), inverse = Set(1.0f / scale), top = Set(127.0f);
-  for (uint32_t i = 0; i < count; i += 16) {
-    const __m512 v = LoadTail(x + i, count - i);
-    bad |= _mm512_cmp_ps_mask(Abs(v), largest, _CMP_NLE_UQ);
-    const __m512 clamped = _mm512_min_ps(_mm512_mul_ps(v, inverse), top);
-    StoreCodes(_mm512_max_ps(clamped, Set(-127.0f)), Min(16, count - i), codes + i);
-  }
-  if (bad == 0) return scale;
-  memset(codes, 0, count);
-  return __builtin_nanf("");
-}
-
-}  // namespace
-
-void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& out) {
-  QuantizeRow(x, cols, token, out, QuantizeBlock, SumCodes);
-}
-
-void QuantizeStatic(const float* x, uint32_t cols, uint32_t token, float scale,
-                    const Activations& out) {
-  const auto block = [scale](const float* values, uint32_t count, int8_t* codes) {
-    return StaticBlock(values, count, scale, codes);
-  };
-  QuantizeRow(x, cols, token, out, block, SumCodes);
-}
 
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out) {
   __m512 sum = _mm512_setzero_ps();
@@ -97,12 +28,26 @@ void Scale(float* x, float by, size_t n) {
     StoreTail(x + i, _mm512_mul_ps(LoadTail(x + i, n - i), Set(by)), n - i);
 }
 
+namespace {
+
+template <typename F>
+QINFER_FN void GatedBy(const float* gate, const float* up, size_t n, float* out, F&& activation) {
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    _mm512_storeu_ps(out + i,
+                     _mm512_mul_ps(activation(_mm512_loadu_ps(gate + i)), _mm512_loadu_ps(up + i)));
+  if (i < n)
+    StoreTail(out + i,
+              _mm512_mul_ps(activation(LoadTail(gate + i, n - i)), LoadTail(up + i, n - i)), n - i);
+}
+
+}  // namespace
+
 void Gated(Activation activation, const float* gate, const float* up, size_t n, float* out) {
-  for (size_t i = 0; i < n; i += 16) {
-    const __m512 g = LoadTail(gate + i, n - i);
-    const __m512 a = activation == Activation::kSilu ? Silu(g) : GeluTanh(g);
-    StoreTail(out + i, _mm512_mul_ps(a, LoadTail(up + i, n - i)), n - i);
-  }
+  if (activation == Activation::kSilu)
+    GatedBy(gate, up, n, out, [](__m512 x) QINFER_LAMBDA { return Silu(x); });
+  else
+    GatedBy(gate, up, n, out, [](__m512 x) QINFER_LAMBDA { return GeluTanh(x); });
 }
 
 void Softcap(float* x, float cap, size_t n) {

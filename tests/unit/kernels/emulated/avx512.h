@@ -243,6 +243,24 @@ QINFER_EMULATED I512 Insert128(I512 a, __m128i b) {
 QINFER_EMULATED I512 MaxEpu32(I512 a, I512 b) {
   return {_mm256_max_epu32(a.low, b.low), _mm256_max_epu32(a.high, b.high)};
 }
+QINFER_EMULATED I512 UnpackloEpi32(I512 a, I512 b) {
+  return {_mm256_unpacklo_epi32(a.low, b.low), _mm256_unpacklo_epi32(a.high, b.high)};
+}
+QINFER_EMULATED I512 UnpackhiEpi32(I512 a, I512 b) {
+  return {_mm256_unpackhi_epi32(a.low, b.low), _mm256_unpackhi_epi32(a.high, b.high)};
+}
+QINFER_EMULATED I512 UnpackloEpi64(I512 a, I512 b) {
+  return {_mm256_unpacklo_epi64(a.low, b.low), _mm256_unpacklo_epi64(a.high, b.high)};
+}
+QINFER_EMULATED I512 UnpackhiEpi64(I512 a, I512 b) {
+  return {_mm256_unpackhi_epi64(a.low, b.low), _mm256_unpackhi_epi64(a.high, b.high)};
+}
+QINFER_EMULATED I512 PacksEpi32(I512 a, I512 b) {
+  return {_mm256_packs_epi32(a.low, b.low), _mm256_packs_epi32(a.high, b.high)};
+}
+QINFER_EMULATED I512 PacksEpi16(I512 a, I512 b) {
+  return {_mm256_packs_epi16(a.low, b.low), _mm256_packs_epi16(a.high, b.high)};
+}
 QINFER_EMULATED_CALL uint16_t CmpgeEpu32(I512 a, I512 b) {
   uint32_t x[16], y[16];
   uint16_t mask = 0;
@@ -394,6 +412,18 @@ QINFER_EMULATED_CALL I512 Dpbusd(I512 sum, I512 u, I512 s) {
 #define _mm512_inserti32x4(a, b, at) ::qinfer::emulated::Insert128<(at)>(a, b)
 #undef _mm512_max_epu32
 #define _mm512_max_epu32 ::qinfer::emulated::MaxEpu32
+#undef _mm512_unpacklo_epi32
+#define _mm512_unpacklo_epi32 ::qinfer::emulated::UnpackloEpi32
+#undef _mm512_unpackhi_epi32
+#define _mm512_unpackhi_epi32 ::qinfer::emulated::UnpackhiEpi32
+#undef _mm512_unpacklo_epi64
+#define _mm512_unpacklo_epi64 ::qinfer::emulated::UnpackloEpi64
+#undef _mm512_unpackhi_epi64
+#define _mm512_unpackhi_epi64 ::qinfer::emulated::UnpackhiEpi64
+#undef _mm512_packs_epi32
+#define _mm512_packs_epi32 ::qinfer::emulated::PacksEpi32
+#undef _mm512_packs_epi16
+#define _mm512_packs_epi16 ::qinfer::emulated::PacksEpi16
 #undef _mm512_cmpge_epu32_mask
 #define _mm512_cmpge_epu32_mask ::qinfer::emulated::CmpgeEpu32
 #undef _mm512_setr_epi32
