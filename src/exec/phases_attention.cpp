@@ -8,10 +8,9 @@
 namespace qinfer::exec {
 namespace {
 
-constexpr uint64_t kUnitScores = 500000;  // multiply-adds of one attention unit
-// And where no heads share keys, so that many tokens must.
-constexpr uint64_t kUnitExpanded = 4000000;
-constexpr uint32_t kLeastTile = 4;
+// Multiply-adds of one attention unit: what each prepares of its keys and values is for many rows.
+constexpr uint64_t kUnitScores = 8000000;
+constexpr uint32_t kLeastRows = 24;  // of a unit (a row: a token by a head): kernels go faster then
 constexpr uint32_t kRopeTokens = 16;  // of one unit
 // Less than this in all is done sooner by one lane than a barrier is passed.
 constexpr uint64_t kAloneScores = 100000;
@@ -165,9 +164,8 @@ uint32_t ForwardImpl::CutAttention(uint64_t* work) {
   const model::AttentionSpec& a = layer_spec_->attention;
   const KvShape kv = ShapeAtHand();
   const uint32_t group_heads = HeadsAtHand() / kv.heads;
-  const uint64_t unit = expanded_ ? kUnitExpanded : kUnitScores;
   const uint32_t most = expanded_ ? kMaxAttentionTile : MaxAttentionTile(a),
-                 least = std::min(kLeastTile, most);
+                 least = std::min(CeilDiv(kLeastRows, group_heads), most);
   uint64_t units = 0;
   for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
     Segment& segment = ws_.segments[s];
@@ -176,7 +174,7 @@ uint32_t ForwardImpl::CutAttention(uint64_t* work) {
     const uint64_t per_query = keys * group_heads * (kv.key_dim + kv.value_dim);
     *work += per_query * kv.heads * segment.tokens;
     // Rows are worked on four at a time.
-    const uint64_t by_work = expanded_ ? unit / per_query / 4 * 4 : unit / per_query;
+    const uint64_t by_work = kUnitScores / per_query / 4 * 4;
     segment.tile = static_cast<uint32_t>(std::min<uint64_t>(
         segment.tokens, std::min<uint64_t>(most, std::max<uint64_t>(least, by_work))));
     units += uint64_t{CeilDiv(segment.tokens, segment.tile)} * kv.heads;
