@@ -9,7 +9,7 @@ namespace qinfer::exec {
 namespace {
 
 // Multiply-adds of one attention unit: what each prepares of its keys and values is for many rows.
-constexpr uint64_t kUnitScores = 8000000;
+constexpr uint64_t kUnitScores = 12000000;
 constexpr uint32_t kLeastRows = 24;  // of a unit (a row: a token by a head): kernels go faster then
 constexpr uint32_t kRopeTokens = 16;  // of one unit
 // Less than this in all is done sooner by one lane than a barrier is passed.
