@@ -20,7 +20,7 @@ using panel16::Panel;
 using panel16::Scratch;
 
 // How far ahead of what is read memory is asked for.
-constexpr size_t kPrefetchBytes = 2048;
+constexpr size_t kPrefetchBytes = 4096;
 
 QINFER_FN void PrefetchLine(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p + kPrefetchBytes), _MM_HINT_T0);
