@@ -133,7 +133,7 @@ def measure(args):
         for name, (once, _) in configured.items():
             one = once()
             for key in KEYS:
-                times[name][key].append(one[key])
+                times[name][key].append(one[key] or 0.0)  # None: not asked for
             result["peer_system"] = one.get("system", result.get("peer_system", ""))
             result["bytes_per_token"] = one.get("bytes_per_token", result.get("bytes_per_token", 0))
         print(f"repetition {repetition + 1} of {args.repetitions} done", file=sys.stderr)
