@@ -37,15 +37,6 @@ QINFER_FN __m512 TreeOfRows(const __m512* v, F&& f) {
   return f(z, _mm512_permute_ps(z, 0xb1));
 }
 
-// Exp for what is at most 0, or NaN: the same bits, and anything where x is greater. From -104 on
-// the result is +0 anyway; scalef rounds once, as the last of the two products of Exp does.
-QINFER_FN __m512 ExpBelowZero(__m512 x) {
-  x = _mm512_max_ps(Set(-104.0f), x);  // NaN stays
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, Set(1.44269502f)),
-                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  return _mm512_scalef_ps(ExpOfRest(x, n), n);
-}
-
 // ---- Floats -----------------------------------------------------------------------------------
 // Sixteen values at `at` of a slot's row of V; `n` of them exist.
 template <KvType V>

@@ -140,14 +140,17 @@ QINFER_FN __m512 ExpOfRest(__m512 x, __m512 n) {
   return _mm512_add_ps(_mm512_fmadd_ps(_mm512_mul_ps(r, r), p, r), Set(1.0f));
 }
 
-// The reference's last product with a power of two rounds once, as scalef does. From -104 on that
-// gives +0, and 200 is beyond infinity; NaN passes.
-QINFER_FN __m512 Exp(__m512 x) {
-  const __mmask16 over = _mm512_cmp_ps_mask(x, Set(88.7228394f), _CMP_GT_OQ);
-  x = _mm512_mask_mov_ps(_mm512_max_ps(Set(-104.0f), x), over, Set(200.0f));
+// Exp for what is at most 0, or NaN, or far beyond infinity: the same bits. From -104 on the result
+// is +0; scalef rounds once, as the last of the reference's two products with powers of two does.
+QINFER_FN __m512 ExpBelowZero(__m512 x) {
+  x = _mm512_max_ps(Set(-104.0f), x);  // NaN stays
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, Set(1.44269502f)),
                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   return _mm512_scalef_ps(ExpOfRest(x, n), n);
+}
+QINFER_FN __m512 Exp(__m512 x) {
+  const __mmask16 over = _mm512_cmp_ps_mask(x, Set(88.7228394f), _CMP_GT_OQ);
+  return ExpBelowZero(_mm512_mask_mov_ps(x, over, Set(200.0f)));
 }
 
 QINFER_FN __m512 Tanh(__m512 x) {
