@@ -117,9 +117,6 @@ QINFER_EMULATED F512 MaskzMov(uint16_t mask, F512 v) { return MaskMov(Setzero(),
 QINFER_EMULATED F512 CvtEpi32Ps(I512 a) {
   return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)};
 }
-QINFER_EMULATED I512 CvttPsEpi32(F512 a) {
-  return {_mm256_cvttps_epi32(a.low), _mm256_cvttps_epi32(a.high)};
-}
 QINFER_EMULATED I512 CvtPsEpi32(F512 a) {
   return {_mm256_cvtps_epi32(a.low), _mm256_cvtps_epi32(a.high)};
 }
@@ -356,8 +353,6 @@ QINFER_EMULATED_CALL I512 Dpbusd(I512 sum, I512 u, I512 s) {
 #define _mm512_maskz_mov_ps ::qinfer::emulated::MaskzMov
 #undef _mm512_cvtepi32_ps
 #define _mm512_cvtepi32_ps ::qinfer::emulated::CvtEpi32Ps
-#undef _mm512_cvttps_epi32
-#define _mm512_cvttps_epi32 ::qinfer::emulated::CvttPsEpi32
 #undef _mm512_cvtps_epi32
 #define _mm512_cvtps_epi32 ::qinfer::emulated::CvtPsEpi32
 #undef _mm512_cvtepi8_epi32
