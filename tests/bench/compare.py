@@ -153,8 +153,8 @@ def show(result, repetitions):
     print(f"\n{result['model']}, {result['threads']} threads{shape}, {repetitions} interleaved repetitions: median (min to max), tokens/s")
     print(f"{'':32}{'prefill ' + str(result['prompt']):>28}{'of peak':>9}{'decode ' + str(result['generate']):>28}{'of bandwidth':>14}{'perplexity':>12}")
     for name, row in result["rows"].items():
-        cells = [f"{row[k]['median']:.1f} ({row[k]['min']:.1f} to {row[k]['max']:.1f})" for k in KEYS]
-        shares = [f"{100 * row[k]:.0f} %" for k in ("prefill_share_of_peak", "decode_share_of_bandwidth")]
+        cells = [f"{row[k]['median']:.1f} ({row[k]['min']:.1f} to {row[k]['max']:.1f})" if row[k]["median"] else "-" for k in KEYS]
+        shares = [f"{100 * row[k]:.0f} %" if row[k] else "-" for k in ("prefill_share_of_peak", "decode_share_of_bandwidth")]
         quality = f"{row['perplexity']:.4f}" if row.get("perplexity") else "-"
         print(f"{name:32}{cells[0]:>28}{shares[0]:>9}{cells[1]:>28}{shares[1]:>14}{quality:>12}")
     ratios = [f"{ratio:.2f}x" if ratio else "" for ratio in (result["ratio_to_best"][key] for key in KEYS)]
