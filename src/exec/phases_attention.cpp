@@ -10,7 +10,8 @@ namespace {
 
 // Multiply-adds of one attention unit: what each prepares of its keys and values is for many rows.
 constexpr uint64_t kUnitScores = 12000000;
-constexpr uint32_t kLeastRows = 24;  // of a unit (a row: a token by a head): kernels go faster then
+// Tokens and rows (a row: a token by a head) of a unit at least: kernels go faster then.
+constexpr uint32_t kLeastTile = 4, kLeastRows = 24;
 constexpr uint32_t kRopeTokens = 16;  // of one unit
 // Less than this in all is done sooner by one lane than a barrier is passed.
 constexpr uint64_t kAloneScores = 100000;
@@ -165,7 +166,7 @@ uint32_t ForwardImpl::CutAttention(uint64_t* work) {
   const KvShape kv = ShapeAtHand();
   const uint32_t group_heads = HeadsAtHand() / kv.heads;
   const uint32_t most = expanded_ ? kMaxAttentionTile : MaxAttentionTile(a),
-                 least = std::min(CeilDiv(kLeastRows, group_heads), most);
+                 least = std::min(std::max(kLeastTile, CeilDiv(kLeastRows, group_heads)), most);
   uint64_t units = 0;
   for (uint32_t s = segment_begin_; s < segment_end_; ++s) {
     Segment& segment = ws_.segments[s];

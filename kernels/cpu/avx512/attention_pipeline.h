@@ -41,8 +41,8 @@ QINFER_FN float* BlockValueScales(const State& st) {
   return reinterpret_cast<float*>(BlockKeys(st) +
                                   (st.args->head_dim + st.groups * size_t{4}) * kAttentionBlock);
 }
-// These, the scales of values, and the lines of the next block asked for. What no row sees stays as
-// it is: masks cover it.
+// Copies these and the scales of values, and asks for the next block's lines. What no row sees
+// stays as it is: masks cover it.
 QINFER_FN void PrepareBlock(const State& st, uint32_t base, Range keys) {
   const AttentionArgs& args = *st.args;
   const size_t codes = layout::KCodeBytes(args.head_dim);

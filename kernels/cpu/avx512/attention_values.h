@@ -89,7 +89,6 @@ QINFER_FN void PrepareInt8(const State& st, uint32_t key, uint32_t base) {
   const size_t stride = layout::VCodeStride(st.args->v_head_dim);
   const uint8_t* row = fold::ValuePlane(st, key);
   uint8_t* out = st.block_values + (key - base) * stride;
-  const __m512i quarters = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m512i bytes = _mm512_set4_epi32(0x0f0b0703, 0x0e0a0602, 0x0d090501, 0x0c080400);
   for (uint32_t four = 0; four < kPageTokens; four += 4, row += 4 * stride) {
     for (size_t at = 0; at < stride; at += 16, out += 64) {
@@ -100,7 +99,7 @@ QINFER_FN void PrepareInt8(const State& st, uint32_t key, uint32_t base) {
       v = _mm512_inserti32x4(v, load(1), 1);
       v = _mm512_inserti32x4(v, load(2), 2);
       v = _mm512_inserti32x4(v, load(3), 3);
-      v = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(quarters, v), bytes);
+      v = _mm512_shuffle_epi8(Transpose4x4(v), bytes);
       _mm512_storeu_si512(out, v);
     }
   }

@@ -94,6 +94,12 @@ QINFER_FN __m512 E8M0(const uint8_t* p) {
   return _mm512_castsi512_ps(Load(bits));
 }
 
+// Lane 4i + k goes to 4k + i.
+QINFER_FN __m512i Transpose4x4(__m512i v) {
+  return _mm512_permutexvar_epi32(
+      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
+}
+
 // ---- The 16 virtual lanes are one vector --------------------------------------------------------
 QINFER_FN float Tree(__m512 v) {
   const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));

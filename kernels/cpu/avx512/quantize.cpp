@@ -97,7 +97,7 @@ QINFER_FN __m512i Tops(const float* x, uint32_t blocks) {
                 Halves(Quarters(top + 8, larger), Quarters(top + 12, larger), larger), larger);
 }
 
-// Up to sixteen whole blocks of 32.
+// Up to sixteen whole blocks of 32, an even number.
 QINFER_FN void Blocks(const float* x, uint32_t blocks, int8_t* codes, float* scales) {
   const __m512i bits = Tops(x, blocks);
   const __m512 tops = _mm512_castsi512_ps(bits);
@@ -110,26 +110,20 @@ QINFER_FN void Blocks(const float* x, uint32_t blocks, int8_t* codes, float* sca
   alignas(64) float inverse[16];
   _mm512_storeu_ps(inverse, _mm512_maskz_mov_ps(some, _mm512_div_ps(Set(127.0f), tops)));
   StoreTail(scales, _mm512_maskz_mov_ps(some, _mm512_div_ps(tops, Set(127.0f))), blocks);
-  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  for (uint32_t b = 0; b + 2 <= blocks; b += 2, x += 64, codes += 64) {
+  for (uint32_t b = 0; b < blocks; b += 2, x += 64, codes += 64) {
     const __m512 first = Set(inverse[b]), second = Set(inverse[b + 1]);
     const auto code = [&](size_t at, __m512 by) QINFER_LAMBDA {
       return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + at), by));
     };
     const __m512i low = _mm512_packs_epi32(code(0, first), code(16, first));
     const __m512i high = _mm512_packs_epi32(code(32, second), code(48, second));
-    _mm512_storeu_si512(codes, _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high)));
-  }
-  if (blocks % 2 != 0) {
-    for (uint32_t i = 0; i < 32; i += 16)
-      StoreCodes(_mm512_mul_ps(_mm512_loadu_ps(x + i), Set(inverse[blocks - 1])), 16, codes + i);
+    _mm512_storeu_si512(codes, Transpose4x4(_mm512_packs_epi16(low, high)));
   }
 }
 
 // The sums of sixteen codes each: whole rows, whose ends are padded.
 QINFER_FN void Sums(const int8_t* codes, uint32_t padded, int32_t* sums) {
   const auto sum = [](__m512i a, __m512i b) QINFER_LAMBDA { return _mm512_add_epi32(a, b); };
-  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m512i ones = _mm512_set1_epi8(1);
   uint32_t k = 0;
   for (; k + 256 <= padded; k += 256) {
@@ -137,7 +131,7 @@ QINFER_FN void Sums(const int8_t* codes, uint32_t padded, int32_t* sums) {
     QINFER_UNROLL(4)
     for (uint32_t i = 0; i < 4; ++i)
       four[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), ones, Load(codes + k + i * 64));
-    _mm512_storeu_si512(sums + k / 16, _mm512_permutexvar_epi32(order, Quarters(four, sum)));
+    _mm512_storeu_si512(sums + k / 16, Transpose4x4(Quarters(four, sum)));
   }
   SumCodes(codes + k, padded - k, sums + k / 16);
 }
@@ -151,11 +145,12 @@ void Quantize(const float* x, uint32_t cols, uint32_t token, const Activations& 
   float* scales = out.scales + token * out.scale_stride;
   uint32_t k = 0;
   for (; k + 512 <= cols; k += 512) Blocks(x + k, 16, codes + k, scales + k / 32);
-  if (k + 96 <= cols) {
-    Blocks(x + k, (cols - k) / 32, codes + k, scales + k / 32);
-  } else {  // too few for a tree
-    for (; k < cols; k += 32) scales[k / 32] = Block(x + k, 32, codes + k);
+  const uint32_t even = (cols - k) / 64 * 2;
+  if (even >= 4) {  // fewer are not worth a tree
+    Blocks(x + k, even, codes + k, scales + k / 32);
+    k += even * 32;
   }
+  for (; k < cols; k += 32) scales[k / 32] = Block(x + k, 32, codes + k);
   Sums(codes, cols, out.sums + token * out.sum_stride);
 }
 

@@ -82,7 +82,7 @@ TEST(Vector, EveryTableGivesTheSameBits) {
 TEST(Vector, QuantizeGivesTheSameBits) {
   for (const Table* table : TablesUnderTest()) {
     Rng rng(12);
-    for (const uint32_t cols : {1u, 15u, 32u, 33u, 64u, 100u, 260u, 576u})
+    for (const uint32_t cols : {1u, 15u, 32u, 33u, 64u, 100u, 224u, 260u, 576u, 640u})
       for (const uint32_t block : {32u, 64u, 128u, 256u})
         for (const bool special : {false, true}) {
           RandomActivations a(1, cols, block, rng), b(1, cols, block, rng);
